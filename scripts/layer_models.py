@@ -43,7 +43,7 @@ class Layer:
     bound: Mapping[str, float]
 
 
-class _Qdq:
+class Qdq:
     """An ONNX model that grows node by node; every float value is quantized to int8 again."""
 
     def __init__(self) -> None:
@@ -53,24 +53,29 @@ class _Qdq:
         self.random = np.random.default_rng(7)
 
     def constant(self, data: Array) -> str:
+        """Add a constant; return its name."""
         name = f"c{len(self.constants)}"
         self.constants[name] = np.asarray(data)
         return name
 
     def node(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add an operator; return its result."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=f"n{len(self.nodes)}", **attributes))
         return name
 
     def dequantized(self, value: str, scale: float | Array, zero: int | Array = 0, axis: int = 0) -> str:
+        """Return the float value of integers."""
         more = {"axis": axis} if np.ndim(scale) else {}
         zeros = self.constant(np.asarray(zero, I8) + np.zeros(np.shape(scale), I8))
         return self.node("DequantizeLinear", [value, self.constant(np.asarray(scale, F)), zeros], **more)
 
     def quantized(self, value: str, scale: float, zero: int = 0) -> str:
+        """Return the integers of a float value."""
         return self.node("QuantizeLinear", [value, self.constant(F(scale)), self.constant(I8(zero))])
 
     def input(self, shape: Sequence[int], scale: float = CALIBRATED[0], zero: int = 3) -> str:
+        """Add an input of int8; return its float value."""
         name = f"x{len(self.inputs)}"
         self.inputs[name] = (I8, shape)
         return self.dequantized(name, scale, zero)
@@ -84,17 +89,18 @@ class _Qdq:
         return self.dequantized(self.constant(data), scales), self.node("DequantizeLinear", [biases, of_sums], axis=0)
 
     def model(self, result: str) -> onnx.ModelProto:
+        """Return the model with one output."""
         return graph_model(self.nodes, self.inputs, [result], self.constants)
 
 
 def _binary(op: str, scales: Sequence[float], **attributes: Any) -> onnx.ModelProto:
-    net = _Qdq()
+    net = Qdq()
     a, b = net.input(SMALL, scales[0], 3), net.input(SMALL, scales[1], -7)
     return net.model(net.quantized(net.node(op, [a, b], **attributes), scales[2], 5))
 
 
 def _unary(op: str, shape: Sequence[int], scale: float, zero: int, *more: Array, **attributes: Any) -> onnx.ModelProto:
-    net = _Qdq()
+    net = Qdq()
     made = net.node(op, [net.input(shape), *(net.constant(each) if each.size else "" for each in more)], **attributes)
     return net.model(net.quantized(made, scale, zero))
 
@@ -111,7 +117,7 @@ def _convolution(
     batch, channels, height, width = shape
 
     def make() -> onnx.ModelProto:
-        net = _Qdq()
+        net = Qdq()
         pads = [*(size // 2 for size in kernel), *((size - 1) // 2 for size in kernel)]
         x = net.node("Transpose", [net.input((batch, height, width, channels))], perm=[0, 3, 1, 2])
         inputs = [x, *net.weights((outputs, channels // group, *kernel), values)]
@@ -125,7 +131,7 @@ def _convolution(
 
 def _dense(inputs: int, outputs: int, values: Sequence[int] = BYTES) -> Callable[[], onnx.ModelProto]:
     def make() -> onnx.ModelProto:
-        net = _Qdq()
+        net = Qdq()
         made = net.node("Gemm", [net.input((1, inputs)), *net.weights((outputs, inputs), values)], transB=1)
         return net.model(net.quantized(made, 0.11))
 
@@ -133,12 +139,12 @@ def _dense(inputs: int, outputs: int, values: Sequence[int] = BYTES) -> Callable
 
 
 def _requantized() -> onnx.ModelProto:
-    net = _Qdq()
+    net = Qdq()
     return net.model(net.quantized(net.input(SMALL), 0.0338, -11))
 
 
 def _from_float() -> onnx.ModelProto:
-    net = _Qdq()
+    net = Qdq()
     net.inputs["x"] = (F, SMALL)
     return net.model(net.quantized("x", 0.0338, -11))
 
@@ -164,21 +170,21 @@ def _transposed(perm: Sequence[int]) -> Callable[[], onnx.ModelProto]:
 
 
 def _layer_norm() -> onnx.ModelProto:
-    net = _Qdq()
+    net = Qdq()
     scale, bias = (net.constant(net.random.uniform(0.5, 1.5, 64).astype(F)) for _ in range(2))
     made = net.node("LayerNormalization", [net.input((1, 32, 64)), scale, bias], axis=-1)
     return net.model(net.quantized(made, 0.03))
 
 
 def _product() -> onnx.ModelProto:
-    net = _Qdq()
+    net = Qdq()
     made = net.node("MatMul", [net.input((1, 32, 64)), net.input((1, 64, 32), 0.02, 0)])
     return net.model(net.quantized(made, 0.2))
 
 
 def _attention() -> onnx.ModelProto:
     """Return a block: x + Attention(LayerNorm(x)) of 4 heads, T = 32, d = 64."""
-    net, steps, width, heads = _Qdq(), 32, 64, 4
+    net, steps, width, heads = Qdq(), 32, 64, 4
     x = net.input((steps, width), 0.03, 0)
     ones = net.constant(np.ones(width, F))
     normal = net.node("LayerNormalization", [x, ones, net.constant(np.zeros(width, F))], axis=-1)
@@ -205,7 +211,7 @@ def _attention() -> onnx.ModelProto:
     return net.model(net.quantized(net.node("Add", [x, made]), 0.07))
 
 
-def _matrix(net: _Qdq, rows: int, columns: int) -> str:
+def _matrix(net: Qdq, rows: int, columns: int) -> str:
     data = net.random.integers(-127, 128, (rows, columns)).astype(I8)
     return net.dequantized(net.constant(data), 0.003)
 

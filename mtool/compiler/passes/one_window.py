@@ -1,13 +1,20 @@
-"""A convolution of one window, which is its whole input, as a dense layer, whose kernels read such weights faster."""
+"""A convolution of one window as a dense layer, whose kernels read such weights faster.
+
+The window is the whole input, or rows of it that dilation keeps apart, which are joined.
+"""
 
 from dataclasses import fields, replace
+from math import prod
 
 from mtool.compiler.ir import DType, Graph, Node, Rewriter, View, axis, const, rewritten
+from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.registry import KERNELS
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import WeightedSum
+
+ALIGNMENT = 4  # bytes: kernels read words
 
 
 def windows_to_dense(graph: Graph, target: Target) -> Graph:
@@ -18,11 +25,11 @@ def windows_to_dense(graph: Graph, target: Target) -> Graph:
 
 
 def cost(graph: Graph, target: Target) -> float:
-    """Return the instructions of convolutions and dense layers, which share functions."""
+    """Return the instructions of convolutions, dense layers and joined rows."""
     return sum(
         min(one.cost(node, graph, target) for one in KERNELS[node.op].schedules if one.supports(node, graph, target))
         for node in graph.nodes
-        if isinstance(node.attrs, Conv2d | Dense)
+        if isinstance(node.attrs, Conv2d | Dense | Concat)
     )
 
 
@@ -30,12 +37,23 @@ def _dense(rewriter: Rewriter, node: Node) -> Node:
     """Return the node, or the view of a dense layer's result."""
     attrs, types = Conv2d.of(node), rewriter.types
     x, weights, out = types[node.inputs[0]], types[node.inputs[1]], types[node.outputs[0]]
-    is_whole = x.shape[1:3] == attrs.kernel and not any(attrs.pads) and x.shape[0] == 1 == attrs.group
+    apart, size = attrs.dilations[0] if attrs.kernel[0] > 1 else 1, prod(x.shape[2:])
+    reach = ((attrs.kernel[0] - 1) * apart + 1, attrs.kernel[1])
+    is_whole = x.shape[1:3] == reach and not any(attrs.pads) and x.shape[0] == 1 == attrs.group
     if not is_whole or out.count != out.shape[3] or 0 in attrs.expr.operands():
         return node
+    window = node.inputs[0]
+    if apart > 1:
+        if apart * size * x.dtype.size % ALIGNMENT:
+            return node
+        rows = [rewriter.value(f"{window} row", x.dtype, (1, 1, *x.shape[2:])) for _ in range(attrs.kernel[0])]
+        for number, row in enumerate(rows):
+            rewriter.node("view", [window], [row], View(first=number * apart * size), like=node)
+        window = rewriter.value(f"{window} rows", x.dtype, (1, *attrs.kernel, x.shape[3]))
+        rewriter.node("concat", rows, [window], Concat(axis=1), like=node)
     size = weights.count // out.count
     flat = rewriter.value(f"{node.inputs[0]} flat", x.dtype, (1, size))
-    rewriter.node("view", [node.inputs[0]], [flat], View(), like=node)
+    rewriter.node("view", [window], [flat], View(), like=node)
     own = rewriter.constant(f"{node.inputs[1]} flat", rewriter.constants[node.inputs[1]].reshape(out.count, size))
     made = rewriter.value(f"{node.outputs[0]} flat", out.dtype, (1, out.count))
     sums = {one.name: getattr(attrs, one.name) for one in fields(WeightedSum)}

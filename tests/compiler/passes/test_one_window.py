@@ -1,4 +1,4 @@
-"""A convolution whose only window is its whole input becomes a dense layer."""
+"""A convolution of one window becomes a dense layer."""
 
 from typing import Any
 
@@ -33,6 +33,8 @@ def _network(kernel: tuple[int, int], size: tuple[int, int], **attrs: Any) -> An
         ((3, 1), (3, 2), {}, "conv2d"),
         ((3, 3), (3, 3), {"pads": [1, 0, 1, 0], "strides": [4, 1]}, "conv2d"),
         ((3, 3), (3, 3), {"group": 2}, "conv2d"),
+        ((3, 2), (7, 2), {"dilations": [3, 1]}, "dense"),
+        ((3, 2), (7, 3), {"dilations": [3, 2]}, "conv2d"),
     ],
 )
 def test_one_window(
