@@ -1,7 +1,7 @@
 """Calibration data: samples of a model's inputs from NumPy files or images, and their labels."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,10 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
     Args:
         path: a .npz file (arrays named after the inputs, or "x0"…, with a leading axis of samples; "labels", or "y0" or
             "y" with an integer for each sample, has the labels), a .npy file, or a folder of .npy files and images,
-            read in the order of their names. Images are resized to the input, which is [1,height,width,channels] or
-            [1,channels,height,width] with 1 or 3 channels. Real values for an integer input are quantized by its scale.
+            read in the order of their names, or of such folders, one for each class: the class is the folder's number,
+            or its place in the order of the names. Images are resized to the input, which is
+            [1,height,width,channels] or [1,channels,height,width] with 1 or 3 channels. Real values for an integer
+            input are quantized by its scale.
         tensors: the model's inputs.
         pixels: how pixels become values.
         labels: a .npy file, or a text file of numbers: those of a sample in each line, or one for each.
@@ -73,7 +75,17 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
     found: Array | None = None
     changes: list[str] = []
     if path.is_dir():
-        read_samples = _folder(path, tensors, pixels or Pixels(), changes)
+        folders = _folders(path)
+        parts = [_folder(folder, tensors, pixels or Pixels(), changes) for folder in folders.values()]
+        read_samples = [sample for part in parts for sample in part]
+        if None not in folders:
+            found = np.repeat(np.array(list(folders), np.int64), [len(part) for part in parts])
+            titles = [f"{number} {folder.name}" for number, folder in folders.items()]
+            log.info(
+                "the folders in %s are classes: %s",
+                path,
+                ", ".join([*titles[:3], "…", titles[-1]] if titles[4:] else titles),
+            )
     else:
         read_samples = sampling.inputs_of(path, tensors, quantizes=True)
         there = arrays.stored(path)
@@ -136,8 +148,8 @@ def check(path: Path) -> None:
     """
     if not path.is_dir():
         arrays.stored(path)
-    elif not any(_is_sample(file) for file in path.iterdir()):
-        raise _no_samples(path)
+    else:
+        _folders(path)
 
 
 def _is_sample(file: Path) -> bool:
@@ -147,9 +159,33 @@ def _is_sample(file: Path) -> bool:
 def _no_samples(folder: Path) -> UsageError:
     return UsageError(
         f"{folder} has no samples",
-        details=[f"expected files that end with .npy, {', '.join(IMAGES)}"],
+        details=[f"expected files that end with .npy, {', '.join(IMAGES)}, or folders of them, one for each class"],
         hint="give a folder with such files, or a .npz file",
     )
+
+
+def _folders(path: Path) -> Mapping[int | None, Path]:
+    """Return the folder that has the samples, or one for each class.
+
+    Raises:
+        UsageError: there are no samples, or two folders have the same class.
+    """
+    if any(_is_sample(file) for file in path.iterdir()):
+        return {None: path}
+    folders = sorted(
+        inner for inner in path.iterdir() if inner.is_dir() and any(_is_sample(file) for file in inner.iterdir())
+    )
+    if not folders:
+        raise _no_samples(path)
+    names = [folder.name for folder in folders]
+    if not all(name.isdecimal() for name in names):
+        return dict(enumerate(folders))
+    found: dict[int | None, Path] = {
+        int(folder.name): folder for folder in sorted(folders, key=lambda one: int(one.name))
+    }
+    if len(found) < len(names):
+        raise UsageError(f"{path}: two folders are the same class", details=[", ".join(names)])
+    return found
 
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> list[Sample]:
@@ -161,8 +197,6 @@ def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list
             read_samples += sampling.inputs_of(file, tensors, quantizes=True)
         else:
             read_samples.append(_image(file, tensors, pixels, changes))
-    if not read_samples:
-        raise _no_samples(path)
     others = len(files) - len(chosen)
     if others:
         log.info("left out %d files in %s: neither arrays nor images", others, path)

@@ -107,6 +107,25 @@ def test_real_values_are_quantized_for_an_integer_input() -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "labels"), [(("cat", "ant", "bee"), [0, 1, 1, 2]), (("2", "10", "0"), [0, 2, 10, 10])]
+)
+def test_folders_of_classes_have_the_labels(names: tuple[str, ...], labels: list[int]) -> None:
+    """The class is the folder's number, or its place in the order of the names; folders without samples don't count."""
+    for name, count in zip((*names, "a"), (1, *((1, 2) if names[0] == "cat" else (2, 1)), 0), strict=True):
+        Path("data", name).mkdir(parents=True)
+        for number in range(count):
+            np.save(Path("data", name, f"{number}.npy"), np.full((1, 2), len(name), np.float32))
+    read = dataset.read(Path("data"), [tensor("float32", 1, 2)])
+    assert read.labels is not None and read.labels.tolist() == labels
+    assert [one["x"][0, 0] == 2 for one in read.samples] == [label == 10 for label in labels]
+    Path("data/00").mkdir()
+    np.save("data/00/0.npy", np.zeros((1, 2), np.float32))
+    if "0" in names:
+        with pytest.raises(UsageError, match="two folders are the same class"):
+            dataset.check(Path("data"))
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [("1\n0\n", [[1], [0]]), ("1 0\n0 1", [[1, 0], [0, 1]]), ("1 2\n3", [1, 2, 3]), ("0.5\n-2e1", [[0.5], [-20]])],
 )

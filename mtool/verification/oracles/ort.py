@@ -236,6 +236,9 @@ NAME = "onnxruntime"
 INSTALL = distribution.install("verify")
 log = logging.getLogger(__name__)
 _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others have NumPy's names
+_WIDE = {f"tensor(int{bits})": TensorProto.INT8 for bits in (2, 4)} | {
+    f"tensor(uint{bits})": TensorProto.UINT8 for bits in (2, 4)
+}
 
 
 def version() -> str:
@@ -254,12 +257,15 @@ def opened(model: str | bytes, *, optimised: bool = False) -> Run:
     exact = _with_exact_products(model)
     if optimised and exact is model and saturate():  # the kernels it fuses from QDQ form must not saturate either
         options.add_session_config_entry("session.x64quantprecision", "1")
-    session: Any = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
+    providers = ["CPUExecutionProvider"]
+    session: Any = onnxruntime.InferenceSession(exact, options, providers=providers)
     names = [output.name for output in session.get_outputs()]
+    if small := {output.name: _WIDE[output.type] for output in session.get_outputs() if output.type in _WIDE}:
+        session = onnxruntime.InferenceSession(_with_bytes(exact, small), options, providers=providers)
     kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
 
     def run(feeds: Mapping[str, Array]) -> Sample:
-        made = session.run(names, {name: _fed(data, kinds.get(name, "")) for name, data in feeds.items()})
+        made = session.run(None, {name: _fed(data, kinds.get(name, "")) for name, data in feeds.items()})
         return {name: _array(value) for name, value in zip(names, made, strict=True)}
 
     return run
@@ -277,6 +283,17 @@ def _with_exact_products(model: str | bytes) -> str | bytes:
     log.warning("%s", SAYING)
     whole = onnx.load(model) if isinstance(model, str) else proto
     return bytes(exact(whole).SerializeToString())
+
+
+def _with_bytes(model: str | bytes, names: Mapping[str, int]) -> bytes:
+    """Return the model with outputs of fewer than 8 bits, which NumPy has no type for, cast to these types."""
+    proto = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
+    for output in proto.graph.output:
+        if kind := names.get(output.name):
+            wide = f"{output.name}_cast"
+            proto.graph.node.append(helper.make_node("Cast", [output.name], [wide], to=kind))
+            output.CopyFrom(onnx.ValueInfoProto(name=wide))
+    return bytes(proto.SerializeToString())
 
 
 def _fed(data: Array, kind: str) -> Array:
