@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mtool.base import plural
 from mtool.cli.output import Output, table
 
 
@@ -31,7 +32,7 @@ def replay(out: Output, clips: list[Path], board: str = "", port: str = "", prob
     out.text(table(("recording", "detected"), [[one.clip.path.name, replaying.shown(one)] for one in found.heard]))
     about = "about " if found.is_estimated else ""
     out.text(
-        f"{found.hops:,} hops of {found.hop_ms:g} ms on {found.board}: {found.missed} missed, duty cycle "
+        f"{plural.count(found.hops, 'hop')} of {found.hop_ms:g} ms on {found.board}: {found.missed} missed, duty cycle "
         f"{about}{found.duty:.1%}, longest {about}{found.worst_ms:.3g} ms"
     )
     found.check_host()

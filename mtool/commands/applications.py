@@ -51,6 +51,14 @@ class WakeWord(Strict):
             raise ValueError(f"release ({self.release:g}) is above threshold ({self.threshold:g})")
         return self
 
+    @model_validator(mode="after")
+    def _elements(self) -> "WakeWord":
+        names = {element: name for name, element in reversed(self.keywords.items())}
+        for name, element in self.keywords.items():
+            if names[element] != name:
+                raise ValueError(f"keywords: {names[element]} and {name} are the same element, {element}")
+        return self
+
     def definitions(self) -> dict[str, str]:
         """Return the macros of mt_app.h: their names after MT_APP_, and their values."""
         names = ", ".join(f'{{"{name}", {element}}}' for name, element in self.keywords.items())

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from mtool.base.errors import UsageError
+from mtool.base.errors import UsageError, of_os_error
 from mtool.compiler.ir.types import Array
 from mtool.preprocessing.front import Front, Target, within
 from mtool.preprocessing.nodes import Nodes
@@ -45,10 +45,14 @@ class Biquad:
         return _stored(front, y, target)
 
     def _sections(self) -> Array:
+        if not self.sos:
+            raise UsageError("front end 'biquad': sos is missing", hint="give a .npy file: biquad:sos=FILE.npy")
         try:
             found = np.asarray(np.load(Path(self.sos), allow_pickle=False), np.float64)
-        except (OSError, ValueError) as failed:
-            raise UsageError(f"biquad:sos={self.sos}: {failed}", hint="give a .npy file: biquad:sos=FILE.npy") from None
+        except OSError as failed:
+            raise of_os_error(failed, f"{self.sos} can't be read") from None
+        except ValueError:
+            raise UsageError(f"{self.sos} is not an array of numbers", hint="write it with numpy.save") from None
         if found.ndim != 2 or found.shape[1] != 6 or not len(found) or not found[:, 3].all():
             raise UsageError(f"biquad:sos={self.sos} is {list(found.shape)}; expected [n, 6], as SciPy's sos")
         if not np.isfinite(found).all():

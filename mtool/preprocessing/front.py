@@ -83,8 +83,10 @@ class Front:
             return self.write("QuantizeLinear", value, np.float32(target.scale), zero), zero
         if target.dtype != np.float32:
             raise UsageError(
-                f"the input {target} of the model has no scale",
-                hint="give a model whose input is float32, or quantized as by `mtool quantize --integer-io`",
+                f"the input {target} has no scale",
+                hint="filters of samples come first: decimate:by=2 log_mel"
+                if target.dtype == np.int16
+                else "give a model whose input is float32, or quantized as by `mtool quantize --integer-io`",
             )
         return value, kind(0)
 

@@ -105,6 +105,9 @@ def preprocess(
     return Preprocessed(file, str(first), str(wanted), tuple(name for _, name, _ in made.states))
 
 
+_WORDS = {int: "a whole number", float: "a number"}  # of parameters
+
+
 def kind_of(text: str) -> Kind:
     """Return the front end that a text describes: KIND or KIND:KEY=VALUE,KEY=VALUE.
 
@@ -119,7 +122,9 @@ def kind_of(text: str) -> Kind:
     known = {one.name: one for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
-        if key not in known or not equals:
+        if key in known and not equals:
+            raise UsageError(f"front end {text!r}: {key} has no value", hint=f"{name}:{key}=VALUE")
+        if key not in known:
             raise UsageError(
                 f"front end {text!r}: {key!r} is not a parameter of {name}",
                 hint=did_you_mean(key, known, f"it has {', '.join(known)}"),
@@ -130,7 +135,7 @@ def kind_of(text: str) -> Kind:
         try:
             given[key] = wanted(value)
         except ValueError:
-            raise UsageError(f"front end {text!r}: {key} is {value!r}; expected {wanted.__name__}") from None
+            raise UsageError(f"front end {text!r}: {key} is {value!r}; expected {_WORDS[wanted]}") from None
     kind = cls(**{**changed, **given})
     check(kind, given, repr(text))
     return kind

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from own import begin
 
+from mtool.base import resources
 from mtool.base.errors import MismatchError, UsageError
 from mtool.cli import app
 from mtool.commands import replaying, user_project
@@ -133,6 +134,7 @@ def test_other_detections_than_here_are_reported(project: Path) -> None:
         ("release = 0.5", "release = 0.95", "release (0.95) is above threshold (0.9)"),
         ("smoothing = 3", "smoothing = 65", "smoothing"),
         ("smoothing = 3", "smooth = 3", "there is no such key"),
+        ('"keyword" = 0', '"yes" = 0\n"no" = 0', "keywords: yes and no are the same element, 0"),
         ('"keyword" = 0', '"key\\"word" = 0', 'keywords.key"word'),
         ('type = "wakeword"', 'type = "standalone"', "is not an application"),
     ],
@@ -143,6 +145,38 @@ def test_errors_in_the_settings(project: Path, old: str, new: str, said: str, ca
     file.write_text(file.read_text().replace(old, new, 1))
     assert app.invoke(["update"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_of_two_keywords_in_a_hop_the_louder_one_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's second score is half the first; both reach the threshold in the same hop."""
+    path = loudness(tmp_path / "two.onnx")
+    proto = onnx.load(path)
+    proto.graph.node[-1].output[0] = "one_score"
+    proto.graph.node.append(helper.make_node("Mul", ["one_score", "shares"], ["score"]))
+    proto.graph.initializer.append(numpy_helper.from_array(np.float32([[1, 0.5]]), "shares"))
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2
+    onnx.save(proto, path)
+    assert begin(tmp_path / "hey", path, "--app", "wakeword") == 0
+    monkeypatch.chdir(tmp_path / "hey")
+    file = Path("mtool.toml")
+    changed = (
+        ("threshold = 0.9", "threshold = 0.1"),
+        ("release = 0.5", "release = 0.1"),
+        ("smoothing = 3", "smoothing = 1"),
+    )
+    text = file.read_text().replace('"keyword" = 0', '"loud" = 0\n"soft" = 1')
+    for old, new in changed:
+        text = text.replace(old, new)
+    file.write_text(text)
+    a = clip(Path("clips/a.wav"), (0.5, 0.8))
+    (heard,) = replaying.replay(user_project.require(), [a]).heard
+    assert heard.detections == (replaying.Detection("loud", 0.52),)
+
+
+def test_a_devicetree_without_a_microphone_is_named() -> None:
+    """The driver's file says what to write, before the devicetree's macros fail."""
+    (sensor,) = (resources.path("project_templates") / "own" / "wakeword" / "src").glob("*sensor.c{*")
+    assert "!DT_NODE_HAS_STATUS(MICROPHONE, okay)" in sensor.read_text()
 
 
 def test_only_the_boards_sensor_is_recorded(project: Path, capsys: Captured) -> None:

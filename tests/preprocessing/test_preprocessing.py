@@ -32,7 +32,7 @@ def _identity(folder: Path, *shape: int) -> Path:
     return path
 
 
-def _front(folder: Path, kind: str, *shape: int) -> Path:
+def _front(folder: Path, kind: str | tuple[str, ...], *shape: int) -> Path:
     made = mtool.preprocess(kind, _identity(folder, *shape), output=folder / "front.onnx")
     return made.path
 
@@ -194,7 +194,7 @@ def test_pictures_are_decoded(pixels: str, shape: tuple[int, ...], tmp_path: Pat
     [
         ("micro_speach", "did you mean micro_speech"),
         ("micro_speech:hopp=3", "did you mean hop"),
-        ("micro_speech:hop=x", "expected int"),
+        ("micro_speech:hop=x", "expected a whole number"),
         ("micro_speech:channels=7", "does not consist of rows of 7"),
         ("micro_speech:rows=4", "has 3 rows of 40"),
         ("log_mel:like=torch", "did you mean torchaudio"),
@@ -220,9 +220,14 @@ def test_pictures_are_decoded(pixels: str, shape: tuple[int, ...], tmp_path: Pat
         ("image:height=-3", "height is -3"),
         ("image:scale=0", "scale is 0.0; expected a number, not 0"),
         ("decimate:by=1", "by is 1; expected 2 to"),
+        ("log_mel:mels", "mels has no value"),
+        ("biquad", "sos is missing"),
+        ("biquad:sos=nowhere.npy", "nowhere.npy can't be read\n  no such file"),
+        (f"biquad:sos={__file__}", "is not an array of numbers"),
+        (("log_mel", "decimate:by=2"), "filters of samples come first"),
     ],
 )
-def test_what_is_wrong_is_named(kind: str, words: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(kind: str | tuple[str, ...], words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         _front(tmp_path, kind, 1, 3, 40)
     assert words in str(caught.value)

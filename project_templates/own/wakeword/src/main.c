@@ -58,7 +58,8 @@ static int32_t score_of(int32_t i)
 {% endif %}
 }
 
-/* Process a hop; its samples are in the model's input. Return the status of the model. */
+/* Process a hop; its samples are in the model's input. Of several keywords, the one with the highest mean is detected.
+ * Return the status of the model. */
 static int32_t process(int32_t *detected, int32_t *score)
 {
     if (hops.is_first) {
@@ -70,11 +71,14 @@ static int32_t process(int32_t *detected, int32_t *score)
         }
     }
     const int32_t status = {{ inference }};
+    int32_t most = -1;
     for (int32_t i = 0; status == 0 && i < KEYWORDS; ++i) {
-        if (mt_detector_next(&detectors[i], score_of(keywords[i].element))) {
-            *detected = i;
-        }
+        const int32_t is_detected = mt_detector_next(&detectors[i], score_of(keywords[i].element));
         const int32_t mean = mt_detector_mean(&detectors[i]);
+        if (is_detected && mean > most) {
+            *detected = i;
+            most = mean;
+        }
         *score = mean > *score ? mean : *score;
     }
     return status;
