@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import commands
+from mtool.base import plural
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
@@ -75,7 +76,7 @@ def _print(out: Output, found: Sequence["Evaluation"], names: Sequence[str], *, 
     from mtool.quantization.metrics import rows
 
     first = found[0].figures
-    over = f"{first.samples:,} samples" + (f", {first.classes} classes" if first.kind == "classes" else "")
+    over = plural.count(first.samples, "sample") + (f", {first.classes} classes" if first.kind == "classes" else "")
     out.text("", f"{over}, " + (f"by {found[0].reference}" if found[0].reference else f"on {found[0].board}"))
     heads = names if len({one.model for one in found}) < len(found) else [one.model for one in found]
     out.text(table(("", *heads), rows([one.figures for one in found]), right=range(1, len(found) + 1)))

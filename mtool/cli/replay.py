@@ -47,4 +47,7 @@ def record(
 
     length, lost = replaying.record(user_project.require(), output, seconds=seconds, port=port, probe=probe)
     out.result({"file": str(output), "seconds": length, "lost_hops": lost})
-    out.text(f"{output}: {length:.2f} s" + (f", {lost} hops lost: the port is slower than the sensor" if lost else ""))
+    out.text(
+        f"{output}: {length:.2f} s"
+        + (f", {plural.count(lost, 'hop')} lost: the port is slower than the sensor" if lost else "")
+    )

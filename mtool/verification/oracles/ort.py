@@ -239,6 +239,7 @@ _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others
 _WIDE = {f"tensor(int{bits})": TensorProto.INT8 for bits in (2, 4)} | {
     f"tensor(uint{bits})": TensorProto.UINT8 for bits in (2, 4)
 }
+_BYTES = "_bytes"
 
 
 def version() -> str:
@@ -260,12 +261,14 @@ def opened(model: str | bytes, *, optimised: bool = False) -> Run:
     providers = ["CPUExecutionProvider"]
     session: Any = onnxruntime.InferenceSession(exact, options, providers=providers)
     names = [output.name for output in session.get_outputs()]
-    if small := {output.name: _WIDE[output.type] for output in session.get_outputs() if output.type in _WIDE}:
+    small = {put.name: put.type for put in (*session.get_inputs(), *session.get_outputs()) if put.type in _WIDE}
+    if small:
         session = onnxruntime.InferenceSession(_with_bytes(exact, small), options, providers=providers)
     kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
 
     def run(feeds: Mapping[str, Array]) -> Sample:
-        made = session.run(None, {name: _fed(data, kinds.get(name, "")) for name, data in feeds.items()})
+        passed = {name + _BYTES * (name in small): data for name, data in feeds.items()}
+        made = session.run(None, {name: _fed(data, kinds.get(name, "")) for name, data in passed.items()})
         return {name: _array(value) for name, value in zip(names, made, strict=True)}
 
     return run
@@ -285,14 +288,19 @@ def _with_exact_products(model: str | bytes) -> str | bytes:
     return bytes(exact(whole).SerializeToString())
 
 
-def _with_bytes(model: str | bytes, names: Mapping[str, int]) -> bytes:
-    """Return the model with outputs of fewer than 8 bits, which NumPy has no type for, cast to these types."""
+def _with_bytes(model: str | bytes, names: Mapping[str, str]) -> bytes:
+    """Return the model whose inputs and outputs of fewer than 8 bits, which NumPy has no type for, are bytes."""
     proto = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
-    for output in proto.graph.output:
-        if kind := names.get(output.name):
-            wide = f"{output.name}_cast"
-            proto.graph.node.append(helper.make_node("Cast", [output.name], [wide], to=kind))
-            output.CopyFrom(onnx.ValueInfoProto(name=wide))
+    for put in (*proto.graph.input, *proto.graph.output):
+        if not (kind := names.get(name := put.name)):
+            continue
+        if put in proto.graph.input:
+            narrow = put.type.tensor_type.elem_type
+            proto.graph.node.insert(0, helper.make_node("Cast", [name + _BYTES], [name], to=narrow))
+            put.name, put.type.tensor_type.elem_type = name + _BYTES, _WIDE[kind]
+        else:
+            proto.graph.node.append(helper.make_node("Cast", [name], [name + _BYTES], to=_WIDE[kind]))
+            put.CopyFrom(onnx.ValueInfoProto(name=name + _BYTES))
     return bytes(proto.SerializeToString())
 
 

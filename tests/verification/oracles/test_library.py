@@ -48,3 +48,13 @@ def test_outputs_of_4_bits_are_bytes(kind: str, expected: list[int]) -> None:
     x = np.float32([-20, expected[1], 20])
     (y,) = ort.opened(proto.SerializeToString())({"x": x}).values()
     assert y.tolist() == expected
+
+
+def test_inputs_of_4_bits_are_given_as_bytes() -> None:
+    proto = graphs.model(
+        [helper.make_node("DequantizeLinear", ["x", "s"], ["y"])],
+        {"x": (np.int8, (3,))}, ["y"], {"s": np.float32(0.5)}, opset=21,
+    )  # fmt: skip
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.INT4
+    (y,) = ort.opened(proto.SerializeToString())({"x": np.int8([-8, 0, 7])}).values()
+    assert y.tolist() == [-4, 0, 3.5]
