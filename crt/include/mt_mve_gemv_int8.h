@@ -161,7 +161,7 @@ extern "C" {
                      "1:\n\t" blocks "cmp %[x], %[end]\n\t"                                                     \
                      "bne 1b\n\t" scale                                                                         \
                      : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&l"(output)                                      \
-                     : [end] "r"(end), [moved] "m"(moved), __VA_ARGS__                                          \
+                     : [end] "r"(end), __VA_ARGS__                                                              \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", last, "cc", "memory")
 #define MT_MVE_DENSE_RANGE [zero] "w"(zero), [low] "w"(low), [high] "w"(high)
 
@@ -176,14 +176,16 @@ extern "C" {
         else                                                                                            \
             MT_MVE_DENSE(head, row, scale, last, __VA_ARGS__);                                          \
     } while (0)
-#define MT_MVE_DENSE_BY(scale, ...)                                                                         \
-    do {                                                                                                    \
-        if (bits == 4)                                                                                      \
-            MT_MVE_DENSE_TURNS(MT_MVE_MASK_4BIT, MT_MVE_ROW_4BIT, MT_MVE_SUMS_4BIT scale, "q3", __VA_ARGS__);  \
-        else if (bits == 2)                                                                                 \
-            MT_MVE_DENSE_TURNS(MT_MVE_MASKS_2BIT, MT_MVE_ROW_2BIT, MT_MVE_SUMS_2BIT scale, "q4", __VA_ARGS__); \
-        else                                                                                                \
-            MT_MVE_DENSE_TURNS("", MT_MVE_ROW, scale, "q3", __VA_ARGS__);                                   \
+#define MT_MVE_DENSE_BY(scale, ...)                                                             \
+    do {                                                                                        \
+        if (bits == 4)                                                                          \
+            MT_MVE_DENSE_TURNS(MT_MVE_MASK_4BIT, MT_MVE_ROW_4BIT, MT_MVE_SUMS_4BIT scale, "q3", \
+                               [moved] "m"(moved), __VA_ARGS__);                                \
+        else if (bits == 2)                                                                     \
+            MT_MVE_DENSE_TURNS(MT_MVE_MASKS_2BIT, MT_MVE_ROW_2BIT, MT_MVE_SUMS_2BIT scale, "q4", \
+                               [moved] "m"(moved), __VA_ARGS__);                                \
+        else                                                                                    \
+            MT_MVE_DENSE_TURNS("", MT_MVE_ROW, scale, "q3", __VA_ARGS__);                       \
     } while (0)
 
 /* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights (of `bits` bits: as many
