@@ -55,10 +55,14 @@ class InferenceSession:
         self._evaluator = ReferenceEvaluator(proto, new_ops=[MatMulInteger, QLinearMatMul])
 
     def get_outputs(self) -> list[Any]:
-        return [SimpleNamespace(name=output.name) for output in self._graph.output]
+        return self._described(self._graph.output)
 
     def get_inputs(self) -> list[Any]:
-        kinds = {put.name: helper.tensor_dtype_to_np_dtype(put.type.tensor_type.elem_type) for put in self._graph.input}
+        return self._described(self._graph.input)
+
+    @staticmethod
+    def _described(values: Any) -> list[Any]:
+        kinds = {put.name: helper.tensor_dtype_to_np_dtype(put.type.tensor_type.elem_type or 1) for put in values}
         return [SimpleNamespace(name=name, type=f"tensor({kind.name})") for name, kind in kinds.items()]
 
     def run(self, names: list[str] | None, feeds: dict[str, Array]) -> list[Any]:
