@@ -64,9 +64,9 @@ struct mt_slots {
     uint8_t chunk[MT_STORAGE_CHUNK];    /* the load's last bytes, less than a chunk */
 };
 
-/* Read the journal; called once, at the start, which a module on trial has then used. The whole storage is divided into slots of at least
- * `slot_bytes`, at most MT_SLOTS_MOST; into two if it is too small for that. MT_NO_MEMORY: the storage is too small, or
- * its sizes are inconsistent. */
+/* Read the journal; called once, at the start, which a module on trial has then used. The whole storage is divided into
+ * slots of at least `slot_bytes`, at most MT_SLOTS_MOST; into two if it is too small for that. MT_NO_MEMORY: the storage
+ * is too small, or its sizes are inconsistent. */
 int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes);
 
 /* Return the module in an active slot and its size from the record; NULL: the slot is not active. */
@@ -94,8 +94,8 @@ uint8_t mt_slots_replaced(const struct mt_slots *slots, uint32_t name);
 
 /* Begin to load a file of `bytes` bytes into the free slot, or continue: *there is the number of bytes that the device
  * already has. If it has all, only mt_slots_commit is left to do, or the module is already active.
- * MT_BAD_ORDER: another module is on trial. MT_NO_MEMORY: it does not fit, or the journal has no space for another name's counter. MT_IO and others: the
- * storage's. */
+ * MT_BAD_ORDER: another module is on trial. MT_NO_MEMORY: it does not fit, or the journal has no space for another
+ * name's counter. MT_IO and others: the storage's. */
 int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_IDENTITY_BYTES], uint32_t name,
                        uint32_t bytes, uint32_t *there);
 

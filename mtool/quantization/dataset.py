@@ -130,9 +130,9 @@ def _check_finite(given: Sequence[Sample], title: str) -> None:
     """Refuse values without a range."""
     for index, sample in enumerate(given):
         for name, array in sample.items():
-            is_wrong = ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
-            if is_wrong.any():
-                at = tuple(map(int, np.argwhere(is_wrong)[0]))
+            wrong = np.argwhere(~np.isfinite(array)) if array.dtype.kind == "f" else np.empty((0, 1), int)
+            if len(wrong):
+                at = tuple(map(int, wrong[0]))
                 raise UsageError(
                     f"{title}: values are not finite",
                     details=[f"sample {index}: {name}[{','.join(map(str, at))}] is {array[at]}"],

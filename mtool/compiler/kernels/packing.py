@@ -41,6 +41,12 @@ def numbers_of(
     return made
 
 
+def sums_of_fields(biases: Array, bits: int) -> Array:
+    """Return the biases of sums whose fields of `bits` bits lie above those before them, uint32 [..., fields]."""
+    shifted: Array = biases.astype(np.int64) << bits * np.arange(biases.shape[-1])
+    return (shifted.cumsum(axis=-1) & 0xFFFFFFFF).astype(np.uint32)
+
+
 def packed_by_rows(pack: Callable[..., Array], together: int, weights: Array, *numbers: Any, groups: int = 1) -> Array:
     """Return `pack(weights, *numbers)`, computed a few rows of the stream at a time, [groups * rows, ...].
 

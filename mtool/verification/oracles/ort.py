@@ -291,14 +291,13 @@ def _with_exact_products(model: str | bytes) -> str | bytes:
 def _with_bytes(model: str | bytes, names: Mapping[str, str]) -> bytes:
     """Return the model whose inputs and outputs of fewer than 8 bits, which NumPy has no type for, are bytes."""
     proto = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
-    for put in (*proto.graph.input, *proto.graph.output):
-        if not (kind := names.get(name := put.name)):
-            continue
-        if put in proto.graph.input:
+    for put in proto.graph.input:
+        if kind := names.get(name := put.name):
             narrow = put.type.tensor_type.elem_type
             proto.graph.node.insert(0, helper.make_node("Cast", [name + _BYTES], [name], to=narrow))
             put.name, put.type.tensor_type.elem_type = name + _BYTES, _WIDE[kind]
-        else:
+    for put in proto.graph.output:
+        if kind := names.get(name := put.name):
             proto.graph.node.append(helper.make_node("Cast", [name], [name + _BYTES], to=_WIDE[kind]))
             put.CopyFrom(onnx.ValueInfoProto(name=name + _BYTES))
     return bytes(proto.SerializeToString())

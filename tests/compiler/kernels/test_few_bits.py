@@ -302,10 +302,16 @@ def test_convolutions_in_plain_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("made", "schedule"), [(LOOKED_UP, "int_tables"), (DENSE, "int_fields")], ids=["tables", "pairs"]
+)
 @pytest.mark.parametrize(("target", "board"), [(TABLES[0][0], None), *TABLES], ids=str)
-def test_sums_that_are_looked_up(target: Target, board: str | None, tmp_path: Path) -> None:
-    cases = layers(LOOKED_UP, target)
-    assert schedules(cases) == {"int_tables"}
+def test_sums_of_cores_without_simd(
+    made: list[Any], schedule: str, target: Target, board: str | None, tmp_path: Path
+) -> None:
+    """Looked up in tables, or products of two outputs."""
+    cases = layers(made, target)
+    assert schedules(cases) == {schedule}
     assert failures(cases, tmp_path, board) == []
 
 
@@ -316,14 +322,6 @@ def test_dense_layers_of_few_bits_are_read_as_they_are(target: Target) -> None:
         (case, *_) = layers([(bits, (1, 128), (128, 128), False)], target)
         plan = make_plan(case.plan.graph, target)
         assert {step.schedule.name for step in plan.steps} == {"int_fields"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("target", "board"), [(TABLES[0][0], None), *TABLES], ids=str)
-def test_products_of_two_outputs(target: Target, board: str | None, tmp_path: Path) -> None:
-    cases = layers(DENSE, target)
-    assert schedules(cases) == {"int_fields"}
-    assert failures(cases, tmp_path, board) == []
 
 
 @pytest.mark.slow

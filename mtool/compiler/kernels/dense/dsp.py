@@ -27,7 +27,7 @@ from mtool.compiler.kernels.epilogues import (
 )
 from mtool.compiler.kernels.exact_scaling import MOST_MOVED, PLACES, ExactScaling, Together
 from mtool.compiler.kernels.integer import EPILOGUE, RESULT
-from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up
+from mtool.compiler.kernels.packing import filled_up, packed_by_rows, round_up, sums_of_fields
 from mtool.compiler.kernels.scaling import FloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.threshold_multipliers import Reach
@@ -100,8 +100,8 @@ def _quad_sums(weights: Array, bias: Array, depth: int) -> Array:
     places = np.arange(4, dtype=np.uint32)[:, None, None] * 4 + np.arange(2, dtype=np.uint32)[:, None] * 16
     words = ((fields & 15) << places).sum((2, 3), dtype=np.uint32)  # [quad, inputs / 4, odd]
     words = words.reshape(count // 8, 2, depth // 4, 2).swapaxes(1, 2).reshape(count // 8, -1)
-    heads = np.pad(bias, (0, count - len(bias))).astype(np.int64).reshape(-1, 4)[:, QUAD] << np.arange(0, 16, 4)
-    first = (heads.cumsum(1)[:, QUAD] & 0xFFFFFFFF).astype(np.uint32).reshape(count // 8, -1)
+    heads = np.pad(bias, (0, count - len(bias))).reshape(-1, 4)[:, QUAD]
+    first = sums_of_fields(heads, 4)[:, QUAD].reshape(count // 8, -1)
     return np.concatenate([first, words], axis=1)
 
 

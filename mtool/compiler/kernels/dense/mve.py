@@ -24,7 +24,7 @@ from mtool.compiler.kernels.epilogues import (
 from mtool.compiler.kernels.f32 import words_of
 from mtool.compiler.kernels.integer import EPILOGUE, RESULT
 from mtool.compiler.kernels.mve.loops import Body, headers_of, vector_rest
-from mtool.compiler.kernels.packing import by_turns, filled_up, numbers_of, packed_by_rows, round_up
+from mtool.compiler.kernels.packing import by_turns, filled_up, numbers_of, packed_by_rows, round_up, sums_of_fields
 from mtool.compiler.kernels.scaling import NearFloatScaling, Scaling
 from mtool.compiler.kernels.schedule import Target, knob
 
@@ -66,10 +66,9 @@ def _fields(weights: Array, bias: Array, depth: int, bits: int) -> tuple[Array, 
     count, together = round_up(len(weights), GROUP), 8 // bits
     fields = filled_up(weights, count, depth).astype(np.int32).reshape(-1, together, depth)
     fields[:, :-1] += 1 << bits - 1
-    shifts = bits * np.arange(together)
-    heads = np.pad(bias.astype(np.int64), (0, count - len(bias))).reshape(-1, together) << shifts
-    summed = (heads.cumsum(axis=1) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return (fields << shifts[:, None]).sum(axis=1).astype(np.int8), summed.reshape(-1)
+    heads = np.pad(bias, (0, count - len(bias))).reshape(-1, together)
+    words = (fields << (bits * np.arange(together))[:, None]).sum(axis=1).astype(np.int8)
+    return words, sums_of_fields(heads, bits).view(np.int32).reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,10 @@ class Stored:
     def of(cls, size: Matrix, epilogue: EpilogueText, pairs: int) -> Self | None:
         """Return how weights of up to four bits are stored; None: they have more."""
         weights = epilogue.weights
-        least, most = int(weights.min(initial=0)), int(weights.max(initial=0))
-        if weights.size and weights.all():
-            least, most = int(weights.min()), int(weights.max())
-        step = 2 if most == -least == 1 and weights.all() else 1
+        has_zeros = not weights.size or not weights.all()
+        values = np.append(weights, 0) if has_zeros else weights
+        least, most = int(values.min()), int(values.max())
+        step = 2 if most == -least == 1 and not has_zeros else 1
         bits = bits_of(0, (most - least) // step)
         greatest = 255 if epilogue.x is DType.UINT8 else 128
         return cls(bits, least, step, pairs, 32767 // (greatest * ((1 << bits) - 1))) if bits else None
