@@ -146,6 +146,8 @@ def _load(
     how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
     log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
     models = tuple(loading.models(client))
+    if trial and loading.module_limits(client, module.name).trial is None:
+        trial = 0  # it was there, and confirmed
     return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced, trial)
 
 

@@ -375,3 +375,9 @@ def test_modules_run_on_other_cores(files: Path, tmp_path: Path, board: str) -> 
             assert np.array_equal(found, device["own"].run(x)["y"])
     with session.open(folder) as device:
         assert device.models == ("own", "net")  # in flash it survives the emulator
+
+
+def test_a_trial_is_for_modules_that_are_not_confirmed(files: Path, project: Path) -> None:
+    with pytest.raises(UsageError, match="can't be on trial like this"):
+        loading.load_module(files / "first.mtm", project, ram=True, trial=2)
+    assert [loading.load_module(files / "first.mtm", project, trial=trial).trial for trial in (2, 0, 2)] == [2, 0, 0]
