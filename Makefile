@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table slide-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table slide-table schedule-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -61,6 +61,10 @@ timing-table:   ## instructions of each operator for a thousand inputs: docs/tim
 slide-table:    ## sliding windows, whole and by hops: the table of docs/state.md
 	scripts/setup --dev
 	.venv/bin/python scripts/slide_table.py
+
+schedule-table: ## each kernel against portable C, at every tail: the table of docs/fuzzing.md
+	scripts/setup --dev
+	.venv/bin/python scripts/schedule_table.py $(ARGS)
 
 sizes:          ## measured sizes of code, libraries and templates, for mtool check: mtool/stages/sizes/sizes.json
 	scripts/setup --dev

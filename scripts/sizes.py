@@ -72,7 +72,7 @@ def corpus(core: str, models: Path) -> Iterator[Made]:
     from graphs import compiled
     from onnx_suite.cases import node_cases
 
-    from tests.compiler.kernels.test_schedules import cases_of
+    from tests.schedules import cases_of
 
     target = target_of(boards.get(BOARDS[core]))
     for path in networks(models):
