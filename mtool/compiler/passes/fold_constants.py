@@ -4,6 +4,9 @@ A per-channel constant that an epilogue adds to the accumulator is folded into t
 only if it is a whole number of the accumulator's steps. A convolution's own float bias is rounded to whole steps if the
 result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is exact, and so is one whose
 steps are not much larger than the accumulator's, as those of weights of few bits.
+
+What an accumulator is compared with, in float arithmetic, becomes a part of the bias too: then the comparison is one of
+an integer with 0. The number is found by the same arithmetic, so that results are the same.
 """
 
 import math
@@ -12,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.compiler.ir import Array, DType, Expr, Graph, Node, Rewriter, Transpose, View, rewritten
+from mtool.compiler.ir.expr import acc, compare
 from mtool.compiler.ir.scalar import evaluate
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.loop import Loop
@@ -70,7 +74,7 @@ def _folded(rewriter: Rewriter, node: Node) -> Node:
         steps = (_fold(part, node, rewriter) for part in sums if _is_only_use(part, epilogue))
         folded = next((step for step in steps if step is not None), None)
         if folded is None:
-            return node
+            return _compared(node, rewriter)
         node = folded
 
 
@@ -140,3 +144,56 @@ def _scale_of(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
         factor = _vector(expr.args[1], node, rewriter)
         return None if factor is None else factor.astype(np.float64)
     return None
+
+
+COMPARISONS = ("greater_equal", "greater", "less", "less_equal")
+MONOTONIC = ("add", "sub", "mul", "maximum", "minimum")
+
+
+def _compared(node: Node, rewriter: Rewriter) -> Node:
+    """Fold what a sum is compared with into its bias, if the sum is used for nothing else.
+
+    In channels of which smaller sums are meant, weights and bias change their signs.
+    """
+    attrs, total, last = WeightedSum.of(node), acc(DType.INT32), len(rewriter.types[node.outputs[0]].shape) - 1
+    weights, bias = (rewriter.constants[value] for value in node.inputs[1:3])
+    found = [part for part in attrs.epilogue.walk() if part.op in COMPARISONS and total in part.walk()]
+    if not found or not attrs.acc_bound or not (_is_only_use(found[0], attrs.epilogue) and _is_monotonic(found[0])):
+        return node
+    loads = [part for part in found[0].walk(indices=False) if part.op == "load"]
+    if any(_vector(part, node, rewriter) is None for part in loads):
+        return node
+    data = [rewriter.constants.get(value, bias) for value in node.inputs]
+    shape = (*(1 for _ in range(last)), len(bias))
+
+    def holds(sums: Array) -> Array:
+        return evaluate(found[0], data, shape, sums.astype(np.int32)).reshape(-1)
+
+    most = np.full(len(bias), attrs.acc_bound, np.int64)
+    sign = np.where(holds(-most) & ~holds(most), -1, 1)
+    low, high = -most, most + 1  # the least sum, times its sign, of which it holds
+    while (low < high).any():
+        middle = (low + high) >> 1
+        is_met = holds(sign * np.minimum(middle, most)) & (middle <= most)
+        low, high = np.where(is_met, low, np.minimum(middle + 1, high)), np.where(is_met, middle, high)
+    turned = weights.astype(np.int32) * sign.reshape(-1, *(1 for _ in weights.shape[1:]))
+    bound = attrs.acc_bound + int(np.abs(low).max(initial=0))
+    if bound >= 1 << 31 or (turned != turned.astype(weights.dtype)).any():
+        return node
+    named = {"weights": turned.astype(weights.dtype), "bias": (sign * bias.astype(np.int64) - low).astype(np.int32)}
+    own = [rewriter.constant(f"{node.name}/{name}", held) for name, held in named.items()]
+    expr = attrs.epilogue.with_part(found[0], compare("greater_equal", total, 0))
+    changed = replace(attrs, expr=expr, acc_bound=bound, float_bias=False)
+    return replace(node, attrs=changed, inputs=(node.inputs[0], *own, *node.inputs[3:]))
+
+
+def _is_monotonic(part: Expr) -> bool:
+    """Whether a comparison is of a sum that float arithmetic with finite constants moves in one direction."""
+    for one in part.walk():
+        sums = [arg for arg in one.args if any(inner.op == "acc" for inner in arg.walk())]
+        is_float = one.op == "cast" and one.dtype is DType.FLOAT32
+        if sums and not (len(sums) == 1 and (is_float or one is part or one.op in MONOTONIC)):
+            return False
+        if one.op == "const" and not np.isfinite(one.value):
+            return False
+    return True

@@ -113,8 +113,12 @@ class _Work:
         return self.known[part]
 
     def _rewritten(self, part: Expr) -> Expr:
+        if part.op in ("cast", "quantize"):
+            constant = part.rewrite(self._number)
+            if all(arg.op == "const" for arg in constant.args):
+                return const(evaluate(constant, [], ()).item(), part.dtype)
         if part.op == "cast":
-            return _whole(part)
+            return self._choice_of_constants(part) or _whole(part)
         if part.op == "rescale":
             return self._pair(part) or part
         if part.op != "quantize":
@@ -174,6 +178,14 @@ class _Work:
         if expr.dtype not in SMALL:
             return False
         return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
+
+    def _choice_of_constants(self, part: Expr) -> Expr | None:
+        """Convert both sides of a condition, if they are constants."""
+        inner = part.args[0]
+        if inner.op != "where" or any(side.op != "const" for side in inner.args[1:]):
+            return None
+        sides = (self.rewritten(replace(part, args=(side,))) for side in inner.args[1:])
+        return call("where", inner.args[0], *sides, dtype=part.dtype)
 
     def _choice(self, part: Expr) -> Expr | None:
         """Quantize both sides of a maximum, a minimum or a condition, if both are integers then.

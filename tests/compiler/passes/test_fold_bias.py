@@ -1,14 +1,15 @@
 import networks
 import numpy as np
 import pytest
-from graphs import model
+from graphs import HOST, model
 from onnx import helper
-from single_pass import assert_same, pairs
+from single_pass import assert_same, pairs, results
 
 from mtool.compiler.ir import Graph
 from mtool.compiler.ir.node import WithEpilogue
 from mtool.compiler.passes.fold_constants import fold_bias
 from mtool.compiler.passes.fuse import fuse
+from mtool.compiler.passes.integer_math import use_integer_math
 from mtool.compiler.passes.layout import simplify_layout
 from mtool.compiler.passes.lower import lower
 
@@ -111,3 +112,31 @@ def test_as_many_numbers_along_another_axis_are_not_a_bias() -> None:
     folded = fold_bias(graph)
     assert sums(graph) == sums(folded) == 1
     assert_same(graph, folded, exact=False)
+
+
+@pytest.mark.parametrize("op", ["GreaterOrEqual", "Greater", "Less", "LessOrEqual"])
+def test_what_a_sum_is_compared_with_goes_into_the_bias(op: str) -> None:
+    """For all sums; 0.1 and 0.3 are no multiples of one another in float32, and some channels' scales are negative."""
+    scales, x = F32([0.1, -0.1, 0.003, 1e-30, 0.1, 3e37]), np.arange(-128, 128, dtype=np.int8)[:, None]
+    constants = {
+        "s": F32(1), "z": np.int8(0), "ws": np.abs(scales), "wz": np.zeros(6, np.int8), "m": np.sign(scales),
+        "w": np.int8([[1], [-1], [127], [1], [3], [-1]]), "a": F32([-0.3, 0.3, 0.7, 0, 1e9, 0]), "zero": F32(0),
+        "yes": F32(1), "no": F32(-1),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=0),
+        helper.make_node("Gemm", ["xf", "wf"], ["g"], transB=1),
+        helper.make_node("Mul", ["g", "m"], ["n"]),
+        helper.make_node("Add", ["n", "a"], ["t"]),
+        helper.make_node(op, ["t", "zero"], ["c"]),
+        helper.make_node("Where", ["c", "yes", "no"], ["f"]),
+        helper.make_node("QuantizeLinear", ["f", "s", "z"], ["y"]),
+    ]
+    before = fuse(simplify_layout(lower(networks.imported(model(nodes, {"x": (np.int8, x.shape)}, ["y"], constants)))))
+    after = use_integer_math(fold_bias(before), HOST)
+    (node,) = (node for node in after.nodes if node.op == "conv2d")
+    assert {part.dtype.is_float for part in WithEpilogue.of(node).epilogue.walk()} == {False}
+    (old,), (new,) = (results(graph, [{"x": x}]) for graph in (before, after))
+    np.testing.assert_array_equal(new[0], old[0])
+    assert {*np.unique(new[0])} == {-1, 1}
