@@ -3,7 +3,10 @@
  * TensorFlow Lite Micro's Signal library uses.
  *
  * Fixed-point numbers have 15 or 31 fractional bits. Products are rounded to that, ties upwards; a stage with p
- * parts first multiplies by 1/p, the `share`. Sums wrap. */
+ * parts first multiplies by 1/p, the `share`. Sums wrap.
+ *
+ * mt_fft_S is a number in registers, struct mt_complex_S one in memory. Without SIMD32, 16 bits are an int in
+ * registers, which wraps when it is stored, before it is a factor of a `product`, and behind that. */
 #ifndef MT_FFT_H
 #define MT_FFT_H
 
@@ -14,12 +17,23 @@
 extern "C" {
 #endif
 
-/* T: an integer type; U: an unsigned one, at least as wide; WIDE: for products; S: the suffix; BITS: fractional
- * bits. */
-#define MT_FFT_FIXED(T, U, WIDE, S, BITS)                                                                \
+#define MT_FFT_SAME(T, S)                                                                                \
     struct mt_complex_##S {                                                                              \
         T r, i;                                                                                          \
     };                                                                                                   \
+    typedef struct mt_complex_##S mt_fft_##S;                                                            \
+    static inline mt_fft_##S mt_fft_get_##S(const struct mt_complex_##S *from)                           \
+    {                                                                                                    \
+        return *from;                                                                                    \
+    }                                                                                                    \
+    static inline void mt_fft_put_##S(struct mt_complex_##S *to, mt_fft_##S a)                           \
+    {                                                                                                    \
+        *to = a;                                                                                         \
+    }
+
+/* T: an integer type; U: an unsigned one, at least as wide; WIDE: for products; S: the suffix; BITS: fractional
+ * bits. */
+#define MT_FFT_FIXED(T, U, WIDE, S, BITS)                                                                \
     static inline T mt_fft_rounded_##S(WIDE x)                                                           \
     {                                                                                                    \
         return (T)((x + ((WIDE)1 << (BITS - 1))) >> BITS);                                               \
@@ -46,73 +60,75 @@ extern "C" {
         return (T)((int32_t)((U)a - (U)b) >> 1);                                                         \
     }
 
-#define MT_FFT_PRODUCT(WIDE, S) \
-    static inline struct mt_complex_##S mt_fft_product_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+/* M: the type of parts, which wrap to it. */
+#define MT_FFT_PRODUCT(NAME, M, WIDE, S)                                                                 \
+    static inline mt_fft_##S mt_fft_##NAME##_##S(mt_fft_##S a, mt_fft_##S b)                             \
     {                                                                                                    \
-        struct mt_complex_##S c;                                                                         \
-        c.r = mt_fft_rounded_##S((WIDE)a.r * b.r - (WIDE)a.i * b.i);                                     \
-        c.i = mt_fft_rounded_##S((WIDE)a.r * b.i + (WIDE)a.i * b.r);                                     \
+        mt_fft_##S c;                                                                                    \
+        c.r = (M)mt_fft_rounded_##S((WIDE)a.r * b.r - (WIDE)a.i * b.i);                                  \
+        c.i = (M)mt_fft_rounded_##S((WIDE)a.r * b.i + (WIDE)a.i * b.r);                                  \
         return c;                                                                                        \
     }
 
-#define MT_FFT_COMPLEX(T, S)                                                                             \
-    static inline struct mt_complex_##S mt_fft_sum_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+#define MT_FFT_COMPLEX(T, M, S)                                                                          \
+    static inline mt_fft_##S mt_fft_sum_##S(mt_fft_##S a, mt_fft_##S b)                                  \
     {                                                                                                    \
         a.r = mt_fft_plus_##S(a.r, b.r);                                                                 \
         a.i = mt_fft_plus_##S(a.i, b.i);                                                                 \
         return a;                                                                                        \
     }                                                                                                    \
-    static inline struct mt_complex_##S mt_fft_difference_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    static inline mt_fft_##S mt_fft_difference_##S(mt_fft_##S a, mt_fft_##S b)                           \
     {                                                                                                    \
         a.r = mt_fft_minus_##S(a.r, b.r);                                                                \
         a.i = mt_fft_minus_##S(a.i, b.i);                                                                \
         return a;                                                                                        \
     }                                                                                                    \
-    static inline struct mt_complex_##S mt_fft_scaled_##S(struct mt_complex_##S a, T by)                 \
+    static inline mt_fft_##S mt_fft_scaled_##S(mt_fft_##S a, T by)                                       \
     {                                                                                                    \
         a.r = mt_fft_times_##S(a.r, by);                                                                 \
         a.i = mt_fft_times_##S(a.i, by);                                                                 \
         return a;                                                                                        \
     }                                                                                                    \
-    static inline struct mt_complex_##S mt_fft_conjugate_##S(struct mt_complex_##S a)                    \
+    static inline mt_fft_##S mt_fft_conjugate_##S(mt_fft_##S a)                                          \
     {                                                                                                    \
-        a.i = mt_fft_minus_##S(0, a.i);                                                                  \
+        a.i = (M)mt_fft_minus_##S(0, a.i);                                                               \
         return a;                                                                                        \
     }                                                                                                    \
     /* a + i b, and a - i b. */                                                                          \
-    static inline struct mt_complex_##S mt_fft_sum_turned_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    static inline mt_fft_##S mt_fft_sum_turned_##S(mt_fft_##S a, mt_fft_##S b)                           \
     {                                                                                                    \
         a.r = mt_fft_minus_##S(a.r, b.i);                                                                \
         a.i = mt_fft_plus_##S(a.i, b.r);                                                                 \
         return a;                                                                                        \
     }                                                                                                    \
-    static inline struct mt_complex_##S mt_fft_difference_turned_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    static inline mt_fft_##S mt_fft_difference_turned_##S(mt_fft_##S a, mt_fft_##S b)                    \
     {                                                                                                    \
         a.r = mt_fft_plus_##S(a.r, b.i);                                                                 \
         a.i = mt_fft_minus_##S(a.i, b.r);                                                                \
         return a;                                                                                        \
     }                                                                                                    \
     /* (a + b) / 2, and the conjugate of (a - b) / 2. */                                                 \
-    static inline struct mt_complex_##S mt_fft_half_sum_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    static inline mt_fft_##S mt_fft_half_sum_##S(mt_fft_##S a, mt_fft_##S b)                             \
     {                                                                                                    \
         a.r = mt_fft_half_plus_##S(a.r, b.r);                                                            \
         a.i = mt_fft_half_plus_##S(a.i, b.i);                                                            \
         return a;                                                                                        \
     }                                                                                                    \
-    static inline struct mt_complex_##S mt_fft_half_mirrored_##S(struct mt_complex_##S a, struct mt_complex_##S b) \
+    static inline mt_fft_##S mt_fft_half_mirrored_##S(mt_fft_##S a, mt_fft_##S b)                        \
     {                                                                                                    \
         a.r = mt_fft_half_minus_##S(a.r, b.r);                                                           \
         a.i = mt_fft_half_minus_##S(b.i, a.i);                                                           \
         return a;                                                                                        \
     }
 
-MT_FFT_FIXED(int16_t, uint32_t, int32_t, i16, 15)
+MT_FFT_SAME(int32_t, i32)
 MT_FFT_FIXED(int32_t, uint32_t, int64_t, i32, 31)
-MT_FFT_PRODUCT(int64_t, i32)
+MT_FFT_PRODUCT(product, int32_t, int64_t, i32)
+#define mt_fft_small_product_i32 mt_fft_product_i32
+#define mt_fft_shared_i32 mt_fft_scaled_i32
+MT_FFT_COMPLEX(int32_t, int32_t, i32)
 
-struct mt_complex_f32 {
-    float r, i;
-};
+MT_FFT_SAME(float, f32)
 
 static inline float mt_fft_times_f32(float a, float b)
 {
@@ -139,33 +155,40 @@ static inline float mt_fft_half_minus_f32(float a, float b)
     return (a - b) * 0.5f;
 }
 
-static inline struct mt_complex_f32 mt_fft_product_f32(struct mt_complex_f32 a, struct mt_complex_f32 b)
+static inline mt_fft_f32 mt_fft_product_f32(mt_fft_f32 a, mt_fft_f32 b)
 {
-    struct mt_complex_f32 c;
+    mt_fft_f32 c;
     c.r = a.r * b.r - a.i * b.i;
     c.i = a.r * b.i + a.i * b.r;
     return c;
 }
 
+#define mt_fft_small_product_f32 mt_fft_product_f32
+MT_FFT_COMPLEX(float, float, f32)
+
 #if defined(__GNUC__) && defined(__ARM_FEATURE_DSP) && !defined(MT_PORTABLE)
 
 /* SIMD32: a number is a word, the imaginary part above the real one. */
-static inline uint32_t mt_fft_word(struct mt_complex_i16 a)
+MT_FFT_SAME(int16_t, i16)
+MT_FFT_FIXED(int16_t, uint32_t, int32_t, i16, 15)
+#define mt_fft_small_product_i16 mt_fft_product_i16
+
+static inline uint32_t mt_fft_word(mt_fft_i16 a)
 {
     uint32_t word;
     memcpy(&word, &a, sizeof(word));
     return word;
 }
 
-static inline struct mt_complex_i16 mt_fft_of_word(uint32_t word)
+static inline mt_fft_i16 mt_fft_of_word(uint32_t word)
 {
-    struct mt_complex_i16 a;
+    mt_fft_i16 a;
     memcpy(&a, &word, sizeof(word));
     return a;
 }
 
 #define MT_FFT_SIMD(NAME, INSTRUCTION)                                                                  \
-    static inline struct mt_complex_i16 mt_fft_##NAME##_i16(struct mt_complex_i16 a, struct mt_complex_i16 b) \
+    static inline mt_fft_i16 mt_fft_##NAME##_i16(mt_fft_i16 a, mt_fft_i16 b) \
     {                                                                                                   \
         uint32_t c;                                                                                     \
         __asm__(INSTRUCTION " %0, %1, %2" : "=r"(c) : "r"(mt_fft_word(a)), "r"(mt_fft_word(b)));        \
@@ -180,24 +203,24 @@ MT_FFT_SIMD(half_sum, "shadd16")
 MT_FFT_SIMD(half_difference, "shsub16")
 
 /* The upper half of one number, and the lower half of another. */
-static inline struct mt_complex_i16 mt_fft_halves(struct mt_complex_i16 upper, struct mt_complex_i16 lower)
+static inline mt_fft_i16 mt_fft_halves(mt_fft_i16 upper, mt_fft_i16 lower)
 {
     uint32_t c;
     __asm__("pkhtb %0, %1, %2" : "=r"(c) : "r"(mt_fft_word(upper)), "r"(mt_fft_word(lower)));
     return mt_fft_of_word(c);
 }
 
-static inline struct mt_complex_i16 mt_fft_half_mirrored_i16(struct mt_complex_i16 a, struct mt_complex_i16 b)
+static inline mt_fft_i16 mt_fft_half_mirrored_i16(mt_fft_i16 a, mt_fft_i16 b)
 {
     return mt_fft_halves(mt_fft_half_difference_i16(b, a), mt_fft_half_difference_i16(a, b));
 }
 
-static inline struct mt_complex_i16 mt_fft_conjugate_i16(struct mt_complex_i16 a)
+static inline mt_fft_i16 mt_fft_conjugate_i16(mt_fft_i16 a)
 {
     return mt_fft_halves(mt_fft_difference_i16(mt_fft_of_word(0), a), a);
 }
 
-static inline struct mt_complex_i16 mt_fft_product_i16(struct mt_complex_i16 a, struct mt_complex_i16 b)
+static inline mt_fft_i16 mt_fft_product_i16(mt_fft_i16 a, mt_fft_i16 b)
 {
     const uint32_t x = mt_fft_word(a), y = mt_fft_word(b), half = (uint32_t)1 << 14;
     uint32_t r, i, c;
@@ -207,7 +230,7 @@ static inline struct mt_complex_i16 mt_fft_product_i16(struct mt_complex_i16 a, 
     return mt_fft_of_word(c);
 }
 
-static inline struct mt_complex_i16 mt_fft_scaled_i16(struct mt_complex_i16 a, int16_t by)
+static inline mt_fft_i16 mt_fft_scaled_i16(mt_fft_i16 a, int16_t by)
 {
     const uint32_t x = mt_fft_word(a), y = (uint32_t)(int32_t)by, half = (uint32_t)1 << 14;
     uint32_t r, i, c;
@@ -218,7 +241,7 @@ static inline struct mt_complex_i16 mt_fft_scaled_i16(struct mt_complex_i16 a, i
 }
 
 /* The same with a share: twice it has 16 bits too. */
-static inline struct mt_complex_i16 mt_fft_shared_i16(struct mt_complex_i16 a, int16_t by)
+static inline mt_fft_i16 mt_fft_shared_i16(mt_fft_i16 a, int16_t by)
 {
     const uint32_t x = mt_fft_word(a), y = 2 * (uint32_t)by, half = (uint32_t)1 << 15;
     uint32_t r, i, c;
@@ -229,13 +252,33 @@ static inline struct mt_complex_i16 mt_fft_shared_i16(struct mt_complex_i16 a, i
 }
 
 #else
-MT_FFT_PRODUCT(int32_t, i16)
-MT_FFT_COMPLEX(int16_t, i16)
+
+struct mt_complex_i16 {
+    int16_t r, i;
+};
+typedef struct {
+    int r, i;
+} mt_fft_i16;
+
+static inline mt_fft_i16 mt_fft_get_i16(const struct mt_complex_i16 *from)
+{
+    const mt_fft_i16 a = { from->r, from->i };
+    return a;
+}
+
+static inline void mt_fft_put_i16(struct mt_complex_i16 *to, mt_fft_i16 a)
+{
+    to->r = (int16_t)a.r;
+    to->i = (int16_t)a.i;
+}
+
+MT_FFT_FIXED(int, uint32_t, int32_t, i16, 15)
+MT_FFT_PRODUCT(product, int16_t, int32_t, i16)
+MT_FFT_PRODUCT(small_product, int, int32_t, i16)
 #define mt_fft_shared_i16 mt_fft_scaled_i16
+MT_FFT_COMPLEX(int, int16_t, i16)
+
 #endif
-MT_FFT_COMPLEX(int32_t, i32)
-#define mt_fft_shared_i32 mt_fft_scaled_i32
-MT_FFT_COMPLEX(float, f32)
 
 #ifdef __cplusplus
 }

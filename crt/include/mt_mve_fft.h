@@ -116,7 +116,7 @@ MT_MVE_FFT_ACCESS(f32, float, 2, vldrwq_f32, vstrwq_f32, vldrwq_gather_shifted_o
     }
 #define MT_MVE_FFT_ALL(S, LANES)                                                                                 \
     struct mt_fft_mve_##S {                                                                                      \
-        struct mt_complex_##S lane[LANES];                                                                       \
+        mt_fft_##S lane[LANES];                                                                                  \
     };                                                                                                           \
     MT_MVE_FFT(sum, S, LANES)                                                                                    \
     MT_MVE_FFT(difference, S, LANES)                                                                             \
@@ -135,13 +135,13 @@ MT_MVE_FFT_ACCESS(f32, float, 2, vldrwq_f32, vstrwq_f32, vldrwq_gather_shifted_o
     {                                                                                                            \
         struct mt_fft_mve_##S value = {{{0, 0}}};                                                                \
         for (int n = 0; n < LANES; ++n)                                                                          \
-            value.lane[n] = a[n * stride];                                                                       \
+            value.lane[n] = mt_fft_get_##S(&a[n * stride]);                                                      \
         return value;                                                                                            \
     }                                                                                                            \
     static inline void mt_fft_put_mve_##S(struct mt_complex_##S *a, int32_t stride, struct mt_fft_mve_##S value) \
     {                                                                                                            \
         for (int n = 0; n < LANES; ++n)                                                                          \
-            a[n * stride] = value.lane[n];                                                                       \
+            mt_fft_put_##S(&a[n * stride], value.lane[n]);                                                       \
     }
 
 MT_MVE_FFT_ALL(i16, 4)

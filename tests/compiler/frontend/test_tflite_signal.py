@@ -242,7 +242,7 @@ class Fixed:
 @pytest.mark.parametrize(("dtype", "bits"), [(I16, 16), (I32, 32)])
 def test_a_transform_is_kiss_fft_s_to_the_bit(dtype: Any, bits: int, tmp_path: Path) -> None:
     c = Chain()
-    for length, given in ((8, 8), (64, 50), (256, 256)):
+    for length, given in ((8, 8), (64, 50), (256, 256), (1024, 1000), (2048, 2048)):
         most = np.iinfo(dtype).max
         x = R.integers(-most - 1, most, given, endpoint=True).astype(dtype)
         padded = [int(number) for number in x] + [0] * (length - given)
@@ -254,7 +254,7 @@ def test_a_transform_is_kiss_fft_s_to_the_bit(dtype: Any, bits: int, tmp_path: P
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "qemu_riscv32"])
 def test_transforms_on_boards_have_the_same_bits(board: str, tmp_path: Path) -> None:
     c, chance = Chain(), np.random.default_rng(3)
-    for length in (32, 64, 128, 256, 512):
+    for length in (32, 64, 128, 256, 512, 1024, 2048):
         loud = np.where(chance.integers(0, 2, length), 32767, -32768).astype(I16)
         beats = np.where(np.arange(length) // 2 % 2, 32767, -32768).astype(I16)
         for x in (chance.integers(-32768, 32768, length).astype(I16), loud, beats, np.full(length, -32768, I16)):
