@@ -32,7 +32,8 @@ extern const struct mt_loader_delta mt_loader_delta;
 struct mt_loader {
     struct mt_extension extension;      /* the first member; its `models` are those of the modules */
     struct mt_module_host host;         /* its RAM is for all modules: contexts from the start, and at the end
-                                         * the file of the module in RAM. The loader sets `least_counter`. */
+                                         * the file of the module in RAM. The loader sets `least_counter` and what concerns
+                                         * replaced keys. */
     const struct mt_storage *storage;   /* NULL: modules are kept in RAM only */
     uint32_t slot_bytes;                /* the least size of a slot: for mt_slots_open */
     const struct mt_loader_delta *delta; /* &mt_loader_delta, or NULL: deltas are not accepted */

@@ -61,6 +61,8 @@ extern "C" {
 /* Module kinds. */
 #define MT_MODULE_NATIVE 1u
 #define MT_MODULE_BYTECODE 2u
+#define MT_MODULE_NAMES_KEY 0x100u /* added to the kind: the image ends with the signer's next public key */
+#define MT_MODULE_KEY_BYTES 32u
 #define MT_MODULE_VERSION 1u
 
 /* Machine: bits 0-7 the architecture, 8-15 how floats are passed, 16-31 the extensions that the code needs. */
@@ -88,6 +90,7 @@ extern "C" {
 
 struct mt_module;
 struct mt_module_view;
+struct mt_slots;
 
 /* A function of the firmware that modules may import. */
 struct mt_export {
@@ -117,8 +120,12 @@ struct mt_module_host {
     const struct mt_export *exports;        /* in ascending order of hash */
     uint32_t export_count;
     uint32_t machine;                       /* mt_module_machine(), or a subset */
-    const uint8_t (*keys)[32];              /* public keys (Ed25519) of the accepted signers */
+    const uint8_t (*keys)[MT_MODULE_KEY_BYTES]; /* public keys (Ed25519) of the accepted signers */
     uint32_t key_count;
+    /* The key that has replaced one; NULL: none has. NULL instead of the function: no key is ever replaced. */
+    const uint8_t *(*next_key)(const struct mt_module_host *host, const uint8_t *key);
+    const struct mt_slots *slots;           /* for next_key: where the loader keeps the replaced keys */
+    uint8_t takes_replaced;                 /* not 0: signatures of replaced keys are also accepted */
     uint8_t takes_unsigned;                 /* not 0: for development; unsigned modules are also accepted */
     uint32_t least_counter;                 /* modules with a lower counter are refused */
     const struct mt_module_kind *const *kinds;  /* the supported kinds; ends with NULL */
@@ -137,6 +144,7 @@ struct mt_module_view {
     const uint8_t *imports;     /* 4 bytes each */
     const uint8_t *description; /* JSON for the host; not read by the device */
     const uint8_t *image;       /* code, then constants; aligned to the header's alignment */
+    const uint8_t *next_key;    /* the key that replaces the signer's; NULL: none */
     uint32_t table_offset;      /* the imports' addresses, from the start of the RAM */
     uint32_t tensors_offset;    /* the struct mt_tensor after them */
     uint32_t ram_bytes;         /* the RAM that it needs */
@@ -164,6 +172,9 @@ uint32_t mt_module_machine(void);
  * these and the hash of the rest. A loader calls this before it erases anything. MT_BAD_MODULE, MT_BAD_SIGNATURE,
  * MT_OLD_MODULE, MT_WRONG_MACHINE, MT_NO_MEMORY. Fills `view`, except for pointers. */
 int32_t mt_module_check_head(const uint8_t *head, const struct mt_module_host *host, struct mt_module_view *view);
+
+/* The accepted key that signed a header; NULL: none did. */
+const uint8_t *mt_module_signer(const uint8_t *head, const struct mt_module_host *host);
 
 /* Check a module of `bytes` bytes: the header, the size, the hash; that tensors lie in the arena, that imports
  * exist, and the checks of its kind. Nothing is written, and no code of it runs. MT_MISSING_IMPORT, and those above. */

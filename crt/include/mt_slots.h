@@ -10,6 +10,7 @@
  *   COMMIT  the module in this slot is complete and was checked; its name and counter
  *   TRIAL   the same, but the module is on trial; the number of starts that are left. The last one of a slot counts;
  *           COMMIT follows when the module is confirmed
+ *   KEY     this key (instead of an identity) has replaced the one with these first 8 bytes (name, counter); for good
  *   HEAD    the preceding records are the whole journal
  *
  * A slot is active if it has the last COMMIT of its name, or a TRIAL with starts left, and is not the free slot. The
@@ -87,6 +88,12 @@ int32_t mt_slots_fail(struct mt_slots *slots);
 
 /* Return the lowest counter that a new module may have: the highest one of its name so far. */
 uint32_t mt_slots_counter(const struct mt_slots *slots, uint32_t name);
+
+/* Return the key that has replaced a key, 32 bytes; NULL: none has. */
+const uint8_t *mt_slots_next_key(const struct mt_slots *slots, const uint8_t *key);
+
+/* Replace a key by another, for good, if neither was replaced before. The status is the storage's. */
+int32_t mt_slots_replace_key(struct mt_slots *slots, const uint8_t *key, const uint8_t *next);
 
 /* Return the active slot whose module a new one replaces: that of its name, or the first loaded if no slot is left;
  * MT_SLOTS_NONE: it replaces none. */

@@ -37,7 +37,8 @@ static struct mt_module_host host_of(const struct mt_loader *loader, uint32_t us
     const uintptr_t begin = ((uintptr_t)host.ram + used_bytes + alignment - 1u) & ~(alignment - 1u);
     host.ram = (uint8_t *)host.ram + (begin - (uintptr_t)host.ram);
     host.ram_bytes = begin < end ? (uint32_t)(end - begin) : 0;
-    host.least_counter = 0; /* LOAD checks the counter of a new module; stored ones are accepted */
+    host.least_counter = 0; /* LOAD checks the counter and the key of a new module; stored ones are accepted */
+    host.takes_replaced = 1;
     return host;
 }
 
@@ -121,6 +122,27 @@ static int32_t open_active(struct mt_loader *loader)
     return status;
 }
 
+static const uint8_t *next_key(const struct mt_module_host *host, const uint8_t *key)
+{
+    return mt_slots_next_key(host->slots, key);
+}
+
+/* Replace the keys of signers whose modules in flash name the next one; a module on trial does not count yet. Called
+ * whenever one may have come to stay, so that a power loss in between is made up for at the next start. */
+static int32_t replace_keys(struct mt_loader *loader)
+{
+    const uint8_t trial = mt_slots_trial(&loader->slots);
+    int32_t status = MT_OK;
+    for (uint8_t slot = 0; slot < loader->slots.count && status == MT_OK; ++slot) {
+        const struct mt_module_view *const view = &loader->modules[slot].view;
+        if (loader->is_open[slot] && slot != trial && view->next_key != NULL) {
+            const uint8_t *const signer = mt_module_signer(view->bytes, &loader->host);
+            status = signer != NULL ? mt_slots_replace_key(&loader->slots, signer, view->next_key) : MT_OK;
+        }
+    }
+    return status;
+}
+
 static void stopped(struct mt_extension *extension, const struct mt_model *model)
 {
     struct mt_loader *const loader = (struct mt_loader *)(void *)extension;
@@ -142,7 +164,11 @@ int32_t mt_loader_start(struct mt_loader *loader)
         loader->storage = NULL;
         return status;
     }
-    return open_active(loader);
+    loader->host.slots = &loader->slots;
+    loader->host.next_key = next_key;
+    const int32_t opened = open_active(loader);
+    const int32_t replaced = replace_keys(loader);
+    return opened != MT_OK ? opened : replaced;
 }
 
 /* Identify a file: by a part of its contents' hash, and a checksum of its header. */
@@ -269,6 +295,7 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
         const uint8_t replaced = where == MT_IN_RAM ? (uint8_t)RAM : replaced_by(loader, name);
         struct mt_module_host host = host_of(loader, used_but(loader, replaced), head, NULL);
         host.least_counter = least_counter(loader, name);
+        host.takes_replaced = 0;
         status = mt_module_check_head(head, &host, &view);
     }
     if (status == MT_OK && where == MT_IN_RAM) {
@@ -301,7 +328,8 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
 
 int32_t mt_loader_confirm(struct mt_loader *loader)
 {
-    return loader->storage != NULL ? mt_slots_confirm(&loader->slots) : MT_OK;
+    const int32_t status = loader->storage != NULL ? mt_slots_confirm(&loader->slots) : MT_OK;
+    return loader->storage != NULL && status == MT_OK ? replace_keys(loader) : status;
 }
 
 int32_t mt_loader_store(struct mt_loader *loader, uint32_t offset, const uint8_t *bytes, uint32_t count)
@@ -372,6 +400,10 @@ static int32_t commit(struct mt_loader *loader, uint32_t starts)
         return starts > 0 ? MT_OK : mt_slots_confirm(&loader->slots);
     }
     int32_t status = is_identified(loader, file) ? open_all(loader, file, bytes) : MT_BAD_MODULE;
+    const uint8_t *const next = status == MT_OK ? loader->modules[slot].view.next_key : NULL;
+    if (next != NULL && mt_slots_next_key(&loader->slots, next) != NULL) {
+        status = MT_BAD_SIGNATURE; /* it names a key that was replaced itself */
+    }
     if (status == MT_OK) {
         status = mt_slots_commit(&loader->slots, loader->modules[slot].view.counter, starts);
     }
@@ -394,6 +426,7 @@ static int32_t on_commit(struct mt_loader *loader, struct mt_requests *state, co
     state->last.fed_bytes = 0;
     if (where == MT_IN_FLASH) {
         status = commit(loader, starts);
+        status = status == MT_OK ? replace_keys(loader) : status;
     } else if (where != MT_IN_RAM || loader->there != loader->file_bytes) {
         return MT_BAD_ORDER; /* the load may continue */
     } else {

@@ -81,20 +81,36 @@ static int runs(uint32_t core, uint32_t machine)
     return is_within && ((core ^ machine) & MT_MACHINE_HARD_FLOAT) == 0 && (machine & ~core & ~ARCHITECTURE) == 0;
 }
 
-static int is_signed_by_a_key(const uint8_t *head, const struct mt_module_host *host)
+static int is_signed_by(const uint8_t *head, const uint8_t *key)
+{
+    struct mt_sha512 sha;
+    uint8_t id[MT_SHA512_BYTES];
+    mt_sha512_begin(&sha);
+    mt_sha512_add(&sha, key, MT_MODULE_KEY_BYTES);
+    mt_sha512_end(&sha, id);
+    return memcmp(id, head + MT_MODULE_AT_KEY_ID, MT_MODULE_KEY_ID_BYTES) == 0 &&
+           mt_ed25519_is_right(head + MT_MODULE_AT_SIGNATURE, key, head, MT_MODULE_SIGNED_BYTES);
+}
+
+const uint8_t *mt_module_signer(const uint8_t *head, const struct mt_module_host *host)
 {
     for (uint32_t i = 0; i < host->key_count; ++i) {
-        struct mt_sha512 sha;
-        uint8_t id[MT_SHA512_BYTES];
-        mt_sha512_begin(&sha);
-        mt_sha512_add(&sha, host->keys[i], sizeof host->keys[i]);
-        mt_sha512_end(&sha, id);
-        if (memcmp(id, head + MT_MODULE_AT_KEY_ID, MT_MODULE_KEY_ID_BYTES) == 0 &&
-            mt_ed25519_is_right(head + MT_MODULE_AT_SIGNATURE, host->keys[i], head, MT_MODULE_SIGNED_BYTES)) {
-            return 1;
+        const uint8_t *next = host->keys[i];
+        while (next != NULL) {
+            const uint8_t *const key = next;
+            next = host->next_key != NULL ? host->next_key(host, key) : NULL;
+            if ((next == NULL || host->takes_replaced) && is_signed_by(head, key)) {
+                return key;
+            }
         }
     }
-    return host->takes_unsigned && is_zero(head + MT_MODULE_AT_KEY_ID, MT_MODULE_HEAD_BYTES - MT_MODULE_AT_KEY_ID);
+    return NULL;
+}
+
+static int is_accepted(const uint8_t *head, const struct mt_module_host *host)
+{
+    return mt_module_signer(head, host) != NULL ||
+           (host->takes_unsigned && is_zero(head + MT_MODULE_AT_KEY_ID, MT_MODULE_HEAD_BYTES - MT_MODULE_AT_KEY_ID));
 }
 
 static int32_t read_head(const uint8_t *head, struct mt_module_view *view)
@@ -104,9 +120,12 @@ static int32_t read_head(const uint8_t *head, struct mt_module_view *view)
         const uint32_t number = mt_get_u32(head + at);
         memcpy((uint8_t *)view + at - MT_MODULE_AT_FILE_BYTES, &number, sizeof number);
     }
+    const uint32_t key_bytes = (view->kind & MT_MODULE_NAMES_KEY) != 0 ? MT_MODULE_KEY_BYTES : 0;
+    view->kind &= ~MT_MODULE_NAMES_KEY;
     if (mt_get_u32(head) != MT_MODULE_MAGIC || view->version != MT_MODULE_VERSION ||
         !is_alignment(view->alignment) || !is_alignment(view->arena_alignment) || view->image_bytes > MOST_BYTES ||
-        view->arena_bytes > MOST_BYTES || view->code_bytes > view->image_bytes || view->entry >= view->code_bytes ||
+        view->arena_bytes > MOST_BYTES || view->image_bytes < key_bytes ||
+        view->code_bytes > view->image_bytes - key_bytes || view->entry >= view->code_bytes ||
         view->input_count > MOST_TENSORS || view->output_count > MOST_TENSORS || view->import_count > MOST_IMPORTS ||
         view->operator_count > MOST_OPERATORS || view->description_bytes > MOST_DESCRIPTION_BYTES ||
         !is_name(head + MT_MODULE_AT_NAME)) {
@@ -119,7 +138,8 @@ static int32_t read_head(const uint8_t *head, struct mt_module_view *view)
     view->table_offset = up(view->arena_bytes, TABLE_ALIGNMENT);
     view->tensors_offset = view->table_offset + (uint32_t)sizeof(void *) * view->import_count;
     view->ram_bytes = view->tensors_offset + (uint32_t)sizeof(struct mt_tensor) * tensors;
-    return view->file_bytes == view->image_at + view->image_bytes ? MT_OK : MT_BAD_MODULE;
+    view->image_bytes -= key_bytes;
+    return view->file_bytes == view->image_at + view->image_bytes + key_bytes ? MT_OK : MT_BAD_MODULE;
 }
 
 int32_t mt_module_check_head(const uint8_t *head, const struct mt_module_host *host, struct mt_module_view *view)
@@ -128,7 +148,7 @@ int32_t mt_module_check_head(const uint8_t *head, const struct mt_module_host *h
     if (status != MT_OK) {
         return status;
     }
-    if (!is_signed_by_a_key(head, host)) {
+    if (!is_accepted(head, host)) {
         return MT_BAD_SIGNATURE;
     }
     if (view->counter < host->least_counter) {
@@ -209,6 +229,7 @@ static int32_t look(const uint8_t *module, uint32_t bytes, const struct mt_modul
     view->imports = module + view->imports_at;
     view->description = module + view->description_at;
     view->image = module + view->image_at;
+    view->next_key = view->image_at + view->image_bytes < bytes ? view->image + view->image_bytes : NULL;
     view->exports = host->exports;
     view->export_count = host->export_count;
     status = check_tensors(view);

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "mt_bytes.h"
 #include "mt_crc32.h"
 #include "mtool.h"
 
@@ -10,6 +11,7 @@
 #define LOAD 0x4C42544Du   /* "MTBL" */
 #define COMMIT 0x4342544Du /* "MTBC" */
 #define TRIAL 0x5442544Du  /* "MTBT" */
+#define KEY 0x4B42544Du    /* "MTBK" */
 #define BLANK 0xFFFFFFFFu
 #define RECORD ((uint32_t)sizeof(struct mt_slot_record))
 #define CHUNK MT_STORAGE_CHUNK
@@ -63,7 +65,8 @@ static void judge(struct mt_slots *slots)
 }
 
 /* Read an area of the journal, and use it. The place right after the last written one stays free: an interrupted
- * write may have begun there. Returns whether a trial ended in this area: its last record may be half-written. */
+ * write may have begun there. Returns whether a trial ended or a key was replaced since the area was begun: that
+ * record may be half-written. */
 static int read_journal(struct mt_slots *slots, uint32_t area)
 {
     int has_ended = 0;
@@ -81,7 +84,10 @@ static int read_journal(struct mt_slots *slots, uint32_t area)
             slots->at = at + 2u * RECORD;
         }
         if (record != NULL && record->kind == HEAD) {
+            has_ended &= record->counter == slots->head; /* a second HEAD precedes a copy that was not completed */
             slots->head = record->counter;
+        } else if (record != NULL && record->kind == KEY) {
+            has_ended = 1;
         } else if (record != NULL && record->slot < slots->count && record->bytes <= slots->slot_bytes &&
                    record->there <= record->bytes) {
             const struct mt_slot_record *const before = slots->records[record->slot];
@@ -121,6 +127,18 @@ uint32_t mt_slots_counter(const struct mt_slots *slots, uint32_t name)
     return highest;
 }
 
+const uint8_t *mt_slots_next_key(const struct mt_slots *slots, const uint8_t *key)
+{
+    for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES; at += RECORD) {
+        const struct mt_slot_record *const record = record_at(slots, slots->area, at);
+        if (record != NULL && record->kind == KEY && record->name == mt_get_u32(key) &&
+            record->counter == mt_get_u32(key + 4)) {
+            return record->identity;
+        }
+    }
+    return NULL;
+}
+
 uint8_t mt_slots_replaced(const struct mt_slots *slots, uint32_t name)
 {
     uint8_t first = MT_SLOTS_NONE, left = slots->count;
@@ -150,9 +168,12 @@ static int32_t append(struct mt_slots *slots, struct mt_slot_record *record)
     return status;
 }
 
-/* Whether a record has information that the slots' records lack: the counter of its name. */
+/* Whether a record has information that the slots' records lack: a replaced key, or the counter of its name. */
 static int is_alone(const struct mt_slots *slots, const struct mt_slot_record *record)
 {
+    if (record->kind == KEY) {
+        return 1;
+    }
     for (uint8_t slot = 0; slot < slots->count; ++slot) {
         const struct mt_slot_record *const other = slots->records[slot];
         if (other != NULL && other->kind == COMMIT && other->name == record->name && other->counter >= record->counter) {
@@ -214,6 +235,24 @@ static int32_t change(struct mt_slots *slots, uint32_t kind, uint32_t starts)
         record.kind = kind;
         record.step = starts;
         status = append(slots, &record);
+    }
+    return status;
+}
+
+int32_t mt_slots_replace_key(struct mt_slots *slots, const uint8_t *key, const uint8_t *next)
+{
+    struct mt_slot_record record = {.kind = KEY, .slot = MT_SLOTS_NONE};
+    if (memcmp(key, next, MT_SLOTS_IDENTITY_BYTES) == 0 || mt_slots_next_key(slots, key) != NULL ||
+        mt_slots_next_key(slots, next) != NULL) {
+        return MT_OK;
+    }
+    record.name = mt_get_u32(key);
+    record.counter = mt_get_u32(key + 4);
+    memcpy(record.identity, next, sizeof record.identity);
+    int32_t status = copy_journal(slots);
+    if (status == MT_OK) {
+        status = append(slots, &record);
+        (void)read_journal(slots, slots->area);
     }
     return status;
 }

@@ -3,7 +3,8 @@
  * also the new one if its COMMIT had begun, and no name's counter is lower than before. From time to time a module is
  * damaged: then the others are present, or an earlier module of its name, with the same counters. Every third module is
  * on trial: it stays while starts are left, unless it fails, and for good once it is confirmed; otherwise the modules
- * before it come back, and its counter does not count.
+ * before it come back, and its counter does not count. The signer's key is replaced a few times: after each cut it is the
+ * key before or the new one, and stays what was found.
  *
  *     mt_test_slots SEED ROUNDS      prints the number of cuts, and exits with 0 on success
  *
@@ -32,6 +33,7 @@
 #define MOST_FILE 3000u
 #define MOST_FILES 8192u
 #define NAMES 5u
+#define MOST_KEYS 4u
 #define FOREVER 0xFFFFFFFFu
 
 enum { ERASED, PROGRAMMED, TORN };
@@ -126,6 +128,7 @@ struct state {
 static struct file files[MOST_FILES];
 static uint32_t file_count, ends[2]; /* of trials: those that went, and those that stayed */
 static uint32_t counters[NAMES];     /* of files that were certainly loaded */
+static uint32_t least_key, most_key, key_cuts; /* the current key may be any of these */
 static struct state states_now[2];   /* possible after a power-up: as before, or with an interrupted COMMIT */
 static uint32_t state_count;
 
@@ -168,6 +171,41 @@ static struct state with(const struct state *before, uint32_t number)
     return after;
 }
 
+static void write_key(uint32_t number, uint8_t key[32])
+{
+    memset(key, (int)number, 32);
+}
+
+/* Follow the replaced keys from the first one to the current one. */
+static void look_at_keys(void)
+{
+    uint32_t number = 0;
+    uint8_t key[32] = {0};
+    for (const uint8_t *next; (next = mt_slots_next_key(&slots, key)) != NULL;) {
+        write_key(++number, key);
+        CHECK(memcmp(next, key, sizeof key) == 0);
+    }
+    CHECK(number >= least_key && number <= most_key);
+    least_key = most_key = number;
+}
+
+/* Replace the signer's key, with the power cut at any write. */
+static void replace_key(void)
+{
+    uint8_t key[32], next[32];
+    if (least_key == MOST_KEYS || random_below(8) != 0) {
+        return;
+    }
+    write_key(least_key, key);
+    most_key = least_key + 1u;
+    write_key(most_key, next);
+    writes_left = random_below(4) == 0 ? FOREVER : random_below(8u * MT_STORAGE_CHUNK / unit_bytes + 16u);
+    CHECK(mt_slots_replace_key(&slots, key, next) == MT_OK);
+    least_key = most_key;
+    CHECK(mt_slots_replace_key(&slots, next, key) == MT_OK); /* never back */
+    look_at_keys();
+}
+
 /* Read the device's contents. Damaged ones are rejected, as a loader that checks hashes does. */
 static struct state found(void)
 {
@@ -193,6 +231,8 @@ static struct state found(void)
     for (uint32_t name = 0; name < NAMES; ++name) {
         CHECK(mt_slots_counter(&slots, name) >= counters[name]);
     }
+    key_cuts += most_key > least_key;
+    look_at_keys();
     return all;
 }
 
@@ -375,6 +415,7 @@ static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
             }
             const struct state after = found();
             CHECK(is_equal(&after, states_now));
+            replace_key();
             writes_left = FOREVER;
             return;
         }
@@ -480,6 +521,7 @@ int main(int count, char **values)
         }
         memset(counters, 0, sizeof counters);
         memset(states_now, 0, sizeof states_now);
+        least_key = most_key = 0;
         file_count = 0;
         (void)power_up(slot_bytes);
         CHECK(slots.count == slot_count && slots.slot_bytes == slot_bytes);
@@ -492,7 +534,7 @@ int main(int count, char **values)
         forge(slot_bytes, 100, 200);
         forge(slot_bytes, slots.slot_bytes + 1u, 64);
     }
-    printf("%u cuts, %u loads went on, %u trials ended and %u stayed\n", (unsigned)cuts, (unsigned)resumed, (unsigned)ends[0],
-           (unsigned)ends[1]);
+    printf("%u cuts, %u loads went on, %u trials ended and %u stayed, %u at a key\n", (unsigned)cuts, (unsigned)resumed,
+           (unsigned)ends[0], (unsigned)ends[1], (unsigned)key_cuts);
     return 0;
 }

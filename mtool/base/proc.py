@@ -25,12 +25,16 @@ _GRACE_S = 5.0
 
 @frozen
 class Completed:
-    """The result of a program: its exit code, its output (stdout and stderr together) and its seconds."""
+    """The result of a program: its exit code, its output (stdout and stderr together), its seconds, and stdout alone.
+
+    `stdout` alone is only known if the program was given `data`.
+    """
 
     argv: tuple[str, ...]
     returncode: int
     output: str
     seconds: float
+    stdout: bytes = b""
 
 
 def find(program: str, *, hint: str) -> str:
@@ -55,6 +59,7 @@ def run(
     error: type[MtoolError] = BuildError,
     check: bool = True,
     has_scratch: bool = False,
+    data: bytes | None = None,
 ) -> Completed:
     """Run a program without a shell and return its output.
 
@@ -68,6 +73,7 @@ def run(
         check: raise on an exit code other than 0.
         has_scratch: give it its own temporary folder, which is removed at its end, as a killed compiler leaves files
             there.
+        data: its standard input; None: it has none.
 
     Raises:
         MtoolError: of class `error`, if the program is missing, fails or takes too long; it has its last lines.
@@ -75,7 +81,7 @@ def run(
     log.debug("run %s", " ".join(argv))
     start = time.monotonic()
     try:
-        returncode, stdout = _finished(argv, cwd, env, timeout_s, has_scratch)
+        returncode, stdout, stderr = _finished(argv, cwd, env, timeout_s, has_scratch, data)
     except FileNotFoundError as failed:
         if cwd is not None and not cwd.is_dir():
             raise error(f"{what} failed: there is no folder {cwd}") from None
@@ -87,7 +93,7 @@ def run(
         output = (expired.stdout or b"").decode(errors="replace")
         raise error(f"{what} took more than {timeout_s:g} s", details=_tail(argv, output)) from None
     seconds = time.monotonic() - start
-    completed = Completed(tuple(argv), returncode, stdout.decode(errors="replace"), seconds)
+    completed = Completed(tuple(argv), returncode, (stdout + stderr).decode(errors="replace"), seconds, stdout)
     if check and returncode != 0:
         raise error(f"{what} failed with exit code {returncode}", details=_tail(argv, completed.output))
     return completed
@@ -120,8 +126,13 @@ def interactive(argv: Sequence[str], *, output: int | None = None) -> int:
 
 
 def _finished(
-    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float, has_scratch: bool
-) -> tuple[int, bytes]:
+    argv: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    timeout_s: float,
+    has_scratch: bool,
+    data: bytes | None,
+) -> tuple[int, bytes, bytes]:
     """Run a program to its end; kill it and its children if it takes too long or this process is stopped."""
     with system.Interrupts() as interrupts, contextlib.ExitStack() as stack:
         if has_scratch:
@@ -132,21 +143,21 @@ def _finished(
             list(argv),
             cwd=cwd,
             env=dict(env) if env is not None else None,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if data is None else subprocess.PIPE,
             pass_fds=locks.handles(),
             process_group=0,
         )
         try:
             with interrupts.allowed():
-                output, _ = process.communicate(timeout=timeout_s)
+                output, errors = process.communicate(data, timeout=timeout_s)
         except BaseException:
             system.kill_tree(process)
             with contextlib.suppress(subprocess.TimeoutExpired):  # a program outside its group still holds the pipe
                 process.communicate(timeout=_GRACE_S)
             raise
-    return process.returncode, output
+    return process.returncode, output, errors or b""
 
 
 def _tail(argv: Sequence[str], output: str) -> list[str]:

@@ -1,6 +1,7 @@
 """`mtool module`: a model that firmware loads at run time, as one signed file."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ def module(
     output: Path | None = None,
     *,
     key: Path | None = None,
+    signer: str = "",
+    next_key: Path | None = None,
     counter: int | None = None,
     since: Path | None = None,
     bytecode: bool = False,
@@ -38,6 +41,7 @@ def module(
     from mtool.manifest.modules import format
     from mtool.manifest.modules.exports import BY_HASH
     from mtool.manifest.modules.format import HEAD_BYTES, Kind
+    from mtool.manifest.modules.keys import PublicKey
 
     path, linked = model, tuple[str, ...]()
     renewal: ModuleUpdate | None = None
@@ -49,10 +53,10 @@ def module(
         before = None if old is None else old[0]
         if before is not None:
             options, counter = modules.options_since(before, options, counter)
-        if bytecode:
-            made = modules.make_bytecode(model, options=options, key=key, counter=counter or 0, since=before)
-        else:
-            made = modules.make_module(model, board=board, options=options, key=key, counter=counter or 0, since=before)
+        make = modules.make_bytecode if bytecode else functools.partial(modules.make_module, board=board)
+        made = make(
+            model, options=options, key=key, counter=counter or 0, since=before, signer=signer, next_key=next_key
+        )
         found, data, linked = made.module, made.data, made.linked
         path = output or Path(f"{found.name}.mtm")
         modules.write_module(made, path)
@@ -82,6 +86,7 @@ def module(
             "linked": list(linked),
             "signed": found.is_signed,
             "key_id": found.key_id.hex(),
+            **({"next_key_id": PublicKey(found.next_key).key_id.hex()} if found.next_key else {}),
             "description": found.description.model_dump(mode="json"),
             **({"since": dataclasses.asdict(renewal)} if renewal is not None else {}),
         }
@@ -99,6 +104,8 @@ def module(
     kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of the firmware's kernels"
     out.text(f"{path}: {found.name}, {kind}")
     out.text(f"for {format.describe(found.machine)}; counter {found.counter}; {trust}")
+    if found.next_key:
+        out.text(f"its signer's key is replaced by that with the id {PublicKey(found.next_key).key_id.hex()}")
     out.text("", table(("", "bytes"), rows, right=(1,)), "")
     for what, tensors in (("input", found.description.inputs), ("output", found.description.outputs)):
         for one in tensors:
@@ -198,7 +205,7 @@ def load(
 # `mtool key`: a key pair for signing modules.
 
 
-def key(out: Output, file: Path) -> None:
+def key(out: Output, file: Path, *, encrypt: bool = False) -> None:
     """Make a key pair (Ed25519) for modules: one key signs them, firmware is built with the other.
 
     The private key is a file that only you can read: keep a copy in a safe place. Firmware accepts only modules signed
@@ -206,7 +213,7 @@ def key(out: Output, file: Path) -> None:
     """
     from mtool.manifest.modules import keys
 
-    public = keys.make(file)
+    public = keys.make(file, encrypt=encrypt)
     other = keys.public_path_of(file)
     out.result(
         {"private": str(file), "public": str(other), "public_key": public.raw.hex(), "key_id": public.key_id.hex()}

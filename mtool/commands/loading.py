@@ -205,7 +205,7 @@ def explained(refused: DeviceError, module: Module) -> MtoolError:
     if Status.MT_BAD_SIGNATURE.name in str(refused):
         found = "it is not signed"
         if module.is_signed:
-            found = f"its key id is {module.key_id.hex()}: not the firmware's key, or the header was changed afterwards"
+            found = f"its key id is {module.key_id.hex()}: not the firmware's key, or replaced, or a changed header"
         return DeviceError(
             f"the device does not trust the signature of {module.name}",
             details=[found],

@@ -38,7 +38,7 @@ from mtool.stages.options import Options, schedule_choices
 from mtool.version import __version__
 
 if TYPE_CHECKING:
-    from mtool.manifest.modules.keys import PrivateKey, PublicKey
+    from mtool.manifest.modules.keys import ExternalKey, PrivateKey, PublicKey
 
 # A module that updates an earlier one: the same interface, if possible the same code, other weights.
 
@@ -184,6 +184,8 @@ def make_module(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
+    signer: str = "",
+    next_key: Path | None = None,
 ) -> ModuleFile:
     """Compile a model to a native module for firmware on a board; nothing is written.
 
@@ -194,6 +196,8 @@ def make_module(
         key: the private key to sign it with; None: it is not signed.
         counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one it has.
         since: the module that this one updates with other weights; its code stays the same if possible.
+        signer: a command that signs instead of a private key; `key` is then the public one.
+        next_key: the public key that replaces the signer's on a device that loads the module into flash.
 
     Raises:
         UsageError: the counter, the key or an option is invalid for modules, the board does not support modules, or the
@@ -210,7 +214,7 @@ def make_module(
 
     target = boards.get(board) if isinstance(board, str) else board
     module_image.check_board(target)
-    signer, start = signer_of(key, counter), time.monotonic()
+    sign, start = signer_of(key, counter, signer), time.monotonic()
     chosen = _for_a_module(options or Options())
     model = compile(path, board=target, options=chosen)
     _check(model.manifest.model, Kind.NATIVE, description_of(model.manifest), since)
@@ -244,19 +248,20 @@ def make_module(
         arena_bytes=described.arena_bytes,
         arena_alignment=max(_ALIGNMENT, int(arena_alignment)),
         stack_bytes=image.stack_bytes,
+        next_key=_next_key(key, next_key),
     )
-    return _module_file(module, signer, "module", start, image.linked)
+    return _module_file(module, sign, "module", start, image.linked)
 
 
 def _module_file(
-    module: Module, signer: "PrivateKey | None", what: str, start: float, linked: tuple[str, ...] = ()
+    module: Module, signer: "PrivateKey | ExternalKey | None", what: str, start: float, linked: tuple[str, ...] = ()
 ) -> ModuleFile:
     log.info("  %-9s %4.1f s   %s B", what, time.monotonic() - start, f"{len(module.image):,}")
     data = sealed(module, signer)
     return ModuleFile(unpack(data), data, linked)
 
 
-def sealed(module: Module, signer: "PrivateKey | None") -> bytes:
+def sealed(module: Module, signer: "PrivateKey | ExternalKey | None") -> bytes:
     """Return the bytes of a module, signed with a key if there is one."""
     data = pack(module)
     return data if signer is None else signed(data, signer.public.key_id, signer.sign)
@@ -326,19 +331,36 @@ def _check(name: str, kind: Kind, description: Description, since: Module | None
         check_interface(since.description, description)
 
 
-def signer_of(key: Path | None, counter: int = 0) -> "PrivateKey | None":
-    """Return the private key in a file; None without a file.
+def signer_of(key: Path | None, counter: int = 0, command: str = "") -> "PrivateKey | ExternalKey | None":
+    """Return the private key in a file, or that of a command whose public key is in the file; None without a file.
 
     Raises:
-        UsageError: the file has no private key, or the module's counter is negative or too large.
+        UsageError: the file has no such key, or the module's counter is negative or too large.
     """
     if not 0 <= counter <= _MOST_COUNTER:
         raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
     if key is None:
+        if command:
+            raise UsageError("--signer needs the public key of its pair", hint="give it: --key FILE.pub")
         return None
-    from mtool.manifest.modules.keys import read_private
+    from mtool.manifest.modules.keys import external, read_private
 
-    return read_private(key)
+    return external(command, key) if command else read_private(key)
+
+
+def _next_key(key: Path | None, next_key: Path | None) -> bytes:
+    """Return the public key that replaces the signer's; empty: none does.
+
+    Raises:
+        UsageError: the file has no public key, or the module is not signed.
+    """
+    if next_key is None:
+        return b""
+    if key is None:
+        raise UsageError("--next-key is for a signed module", hint="sign it with the current key: --key FILE")
+    from mtool.manifest.modules.keys import read_public
+
+    return read_public(next_key).raw
 
 
 def _for_a_module(options: Options) -> Options:
@@ -366,14 +388,15 @@ def make_bytecode(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
+    signer: str = "",
+    next_key: Path | None = None,
 ) -> ModuleFile:
     """Compile a model to a bytecode module, for firmware on any board that has the kernels; nothing is written.
 
     Args:
         path: the model.
         options: how to read it.
-        key: the private key to sign it with; None: it is not signed.
-        counter: 0 to 4,294,967,295: firmware refuses a module with a counter below that of the one it has.
+        key, counter, signer, next_key: as of `make_module`.
         since: the module that this one updates.
 
     Raises:
@@ -383,7 +406,7 @@ def make_bytecode(
     """
     from mtool.compiler.bytecode.model import compile_bytecode
 
-    signer, chosen = signer_of(key, counter), options or Options()
+    sign, chosen = signer_of(key, counter, signer), options or Options()
     for name in ("schedule", "tuned", "partial", "optimize", "backend", "pool"):
         field = OPTIONS[name].python_name
         if getattr(chosen, field) != getattr(Options(), field):
@@ -415,5 +438,6 @@ def make_bytecode(
         arena_bytes=image.arena_bytes,
         arena_alignment=_ALIGNMENT,
         stack_bytes=0,
+        next_key=_next_key(key, next_key),
     )
-    return _module_file(module, signer, "bytecode", start)
+    return _module_file(module, sign, "bytecode", start)

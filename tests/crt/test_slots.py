@@ -24,7 +24,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_power_that_is_cut_at_any_write_leaves_what_was_there_and_every_counter(program: Path, seed: int) -> None:
     done = subprocess.run([program, str(seed), str(ROUNDS)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    cuts, resumed, went, stayed = (int(word) for word in done.stdout.split() if word.isdigit())
+    cuts, resumed, went, stayed, at_keys = (int(word) for word in done.stdout.split() if word.isdigit())
     assert cuts >= LEAST_CUTS
     assert min(went, stayed) > cuts // 50
+    assert at_keys >= ROUNDS
     assert resumed > cuts // 25  # what a cut has left is gone on with

@@ -25,6 +25,8 @@ _MODEL_HASH: Final = slice(104, 136)
 _CONTENTS_HASH: Final = slice(136, 200)
 _KEY_ID: Final = slice(200, 208)
 _SIGNATURE: Final = slice(208, 272)
+_NAMES_KEY: Final = 0x100
+_KEY_BYTES: Final = 32
 SIGNED_BYTES: Final = 208
 HEAD_BYTES: Final = 272
 ALIGNMENTS: Final = tuple(1 << n for n in range(4, 13))
@@ -96,6 +98,7 @@ class Module:
         stack_bytes: the stack that one inference needs; 0: unknown.
         key_id: 8 bytes of the key that signed it; zeros if it is not signed.
         signature: Ed25519; zeros if it is not signed.
+        next_key: the public key that replaces the signer's on a device that loads it into flash; empty: none does.
     """
 
     kind: Kind
@@ -114,6 +117,7 @@ class Module:
     stack_bytes: int
     key_id: bytes = bytes(8)
     signature: bytes = bytes(64)
+    next_key: bytes = b""
 
     @property
     def is_signed(self) -> bool:
@@ -143,10 +147,12 @@ def pack(module: Module) -> bytes:
     parts += [struct.pack("<I", value) for value in module.imports]
     contents = b"".join([*parts, text])
     image_at = _up(HEAD_BYTES + len(contents), module.alignment)
-    contents += bytes(image_at - HEAD_BYTES - len(contents)) + module.image
+    image = module.image + module.next_key
+    contents += bytes(image_at - HEAD_BYTES - len(contents)) + image
+    kind = module.kind | (_NAMES_KEY if module.next_key else 0)
     numbers = _NUMBERS.pack(*_Head(
-        MAGIC, HEAD_BYTES + len(contents), module.kind, VERSION, module.machine, module.counter, module.alignment,
-        len(module.image), module.code_bytes, module.entry, len(inputs), len(outputs), len(module.imports),
+        MAGIC, HEAD_BYTES + len(contents), kind, VERSION, module.machine, module.counter, module.alignment,
+        len(image), module.code_bytes, module.entry, len(inputs), len(outputs), len(module.imports),
         len(module.description.operators), len(text), module.arena_bytes, module.arena_alignment, module.stack_bytes,
     ))  # fmt: skip
     name = module.name.encode("ascii").ljust(_NAME_BYTES, b"\0")
@@ -186,7 +192,8 @@ def unpack(data: bytes, what: str = "the module") -> Module:
     head = _Head(*_NUMBERS.unpack_from(data))
     if head.version != VERSION:
         raise refuse("unknown version of the format", found=head.version, expected=VERSION)
-    if head.kind not in list(Kind):
+    kind, key_bytes = head.kind & ~_NAMES_KEY, _KEY_BYTES if head.kind & _NAMES_KEY else 0
+    if kind not in list(Kind):
         raise refuse("unknown kind of module", found=head.kind, expected="1 or 2")
     alignments = head.alignment, head.arena_alignment
     if not {*alignments} <= {*ALIGNMENTS}:
@@ -207,7 +214,8 @@ def unpack(data: bytes, what: str = "the module") -> Module:
         raise refuse("the size in its header is wrong", found=f"{head.file_bytes} bytes", expected=f"{size}")
     if len(data) != size:
         raise refuse("the file's size is wrong", found=f"{len(data)} bytes", expected=f"{size}")
-    if head.code_bytes > head.image_bytes or head.entry >= max(head.code_bytes, 1):
+    image_end = size - key_bytes
+    if head.code_bytes > image_end - image_at or head.entry >= max(head.code_bytes, 1):
         expected = f"below {head.code_bytes}"
         raise refuse("its entry point or its code is outside of its image", found=head.entry, expected=expected)
     if hashlib.sha512(data[HEAD_BYTES:]).digest() != data[_CONTENTS_HASH]:
@@ -228,12 +236,12 @@ def unpack(data: bytes, what: str = "the module") -> Module:
     if len(description.operators) != head.operators:
         raise refuse("wrong number of operators", found=len(description.operators), expected=head.operators)
     return Module(
-        kind=Kind(head.kind), machine=head.machine, counter=head.counter, alignment=head.alignment,
-        image=data[image_at:], code_bytes=head.code_bytes, entry=head.entry,
+        kind=Kind(kind), machine=head.machine, counter=head.counter, alignment=head.alignment,
+        image=data[image_at:image_end], code_bytes=head.code_bytes, entry=head.entry,
         imports=struct.unpack_from(f"<{head.imports}I", data, imports_at), name=name.decode("ascii"),
         model_hash=data[_MODEL_HASH], description=description, arena_bytes=head.arena_bytes,
         arena_alignment=head.arena_alignment, stack_bytes=head.stack_bytes, key_id=data[_KEY_ID],
-        signature=data[_SIGNATURE],
+        signature=data[_SIGNATURE], next_key=data[image_end:],
     )  # fmt: skip
 
 

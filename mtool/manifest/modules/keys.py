@@ -1,16 +1,22 @@
 """Keys that sign modules: the user's own Ed25519 pairs, in PEM files as OpenSSL writes them."""
 
+import binascii
 import contextlib
+import getpass
 import logging
 import os
+import shlex
 import stat
+import sys
+import tempfile
+from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha512
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mtool.base import files
+from mtool.base import files, proc
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.frozen import frozen
 
@@ -21,10 +27,14 @@ log = logging.getLogger(__name__)
 
 KEY_ID_BYTES = 8
 KEY_BYTES = 32
+PASSPHRASE = "MTOOL_KEY_PASSPHRASE"
+"""The environment variable with the passphrase of an encrypted key."""
 PUBLIC_SUFFIX = ".pub"
 _ONLY_OWNER = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MOST_BYTES = 4096
+_SIGNATURE_BYTES = 64
+_SIGNER_S = 120.0
 _PRIME = 2**255 - 19
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}  # y of all points whose order divides 8
@@ -83,14 +93,80 @@ class PrivateKey:
         return self._key.sign(message)
 
 
-def make(path: Path) -> PublicKey:
-    """Create a new pair: a private file that only its owner can read, and the public one beside it (`FILE.pub`).
+@frozen
+class ExternalKey:
+    """A private key that a command signs with, as one in a hardware security module.
+
+    Attributes:
+        command: the words of the command: the message is its standard input, and the file that replaces `{}` in them;
+            it prints the signature, as 64 bytes, in hexadecimal digits or in base64.
+        public: the public half.
+    """
+
+    command: tuple[str, ...]
+    public: PublicKey
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes.
+
+        Raises:
+            UsageError: the command fails, or prints something else than this key's signature.
+        """
+        with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
+            file = Path(folder) / "message"
+            files.write(file, message)
+            argv = [word.replace("{}", str(file)) for word in self.command]
+            done = proc.run(argv, what="the signer", timeout_s=_SIGNER_S, error=UsageError, data=message)
+        signature = _decoded(done.stdout)
+        if not self.public.has_signed(message, signature):
+            found = f"{len(signature)} bytes" if len(signature) != _SIGNATURE_BYTES else "another signature"
+            raise UsageError(
+                f"the signer printed no signature by the key {self.public.key_id.hex()}: {shlex.join(self.command)}",
+                details=[f"expected {_SIGNATURE_BYTES} bytes, their hexadecimal digits or base64; found {found}"],
+                hint="--key must be the public key of the pair that the command signs with",
+            )
+        return signature
+
+
+def _decoded(output: bytes) -> bytes:
+    """Return a signature from its bytes, hexadecimal digits or base64."""
+    if len(output) != _SIGNATURE_BYTES:
+        for decode in (binascii.unhexlify, partial(b64decode, validate=True)):
+            with contextlib.suppress(ValueError):
+                return decode(b"".join(output.split()))
+    return output
+
+
+def external(command: str, public: Path) -> ExternalKey:
+    """Return the key that a command signs with, whose public half is in a file.
 
     Raises:
-        UsageError: one of the files exists (it is never overwritten) or can't be written.
+        UsageError: the command is empty or malformed, or the file has no public key.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as wrong:
+        raise UsageError(f"--signer {command!r} can't be read: {wrong}") from None
+    if not words:
+        raise UsageError("--signer is empty", hint="give a command that prints the signature of its input")
+    return ExternalKey(tuple(words), read_public(public))
+
+
+def make(path: Path, *, encrypt: bool = False) -> PublicKey:
+    """Create a new pair: a private file that only its owner can read, and the public one beside it (`FILE.pub`).
+
+    `encrypt`: the private file needs the passphrase of MTOOL_KEY_PASSPHRASE, or one that the terminal asks for.
+
+    Raises:
+        UsageError: one of the files exists (it is never overwritten) or can't be written, or the passphrase is missing.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
 
     key = PrivateKey(Ed25519PrivateKey.generate())
     public_path = public_path_of(path)
@@ -99,7 +175,8 @@ def make(path: Path) -> PublicKey:
             what = f"{each} exists, and keys are never overwritten"
             details = ["firmware accepts this key alone; if it is lost, no new module can be signed for it"]
             raise UsageError(what, details=details, hint="choose another file name")
-    _write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), _ONLY_OWNER)
+    encryption = BestAvailableEncryption(_passphrase(path, is_new=True)) if encrypt else NoEncryption()
+    _write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), _ONLY_OWNER)
     try:
         _write_new(public_path, key.public.to_pem(), 0o666)
     except UsageError:
@@ -114,20 +191,35 @@ def public_path_of(path: Path) -> Path:
 
 
 def read_private(path: Path) -> PrivateKey:
-    """Read a private key; warn if others can read it too.
+    """Read a private key, with its passphrase if it is encrypted; warn if others can read it too.
 
     Raises:
-        UsageError: there is no such file, or it holds no Ed25519 private key, or one with a password.
+        UsageError: there is no such file, it holds no Ed25519 private key, or its passphrase is missing or wrong.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    expected = "expected an Ed25519 key in PEM, without a password"
-    load = partial(load_pem_private_key, password=None)
-    key = _loaded(path, _read(path), load, Ed25519PrivateKey, "no private key that can sign a module", expected)
+    data = _read(path)
+    expected, passphrase = "expected an Ed25519 key in PEM", None
+    if b"ENCRYPTED" in data:
+        expected, passphrase = "the passphrase is wrong, or it is not an Ed25519 key in PEM", _passphrase(path)
+    load = partial(load_pem_private_key, password=passphrase)
+    key = _loaded(path, data, load, Ed25519PrivateKey, "no private key that can sign a module", expected)
     if os.name == "posix" and path.stat().st_mode & _OTHERS:
         log.warning("%s is readable by others; run: chmod 600 %s", path, path)
     return PrivateKey(key)
+
+
+def _passphrase(path: Path, *, is_new: bool = False) -> bytes:
+    """Return a private key's passphrase, from the environment or the terminal."""
+    found = os.environ.get(PASSPHRASE, "")
+    if not found and sys.stdin is not None and sys.stdin.isatty():
+        found = getpass.getpass(f"Passphrase of {path}: ")
+        if is_new and found != getpass.getpass("The same again: "):
+            raise UsageError("the passphrases differ")
+    if not found:
+        raise UsageError(f"the passphrase of {path} is missing", hint=f"set {PASSPHRASE}, or run it in a terminal")
+    return found.encode()
 
 
 def read_public(path: Path) -> PublicKey:

@@ -1,6 +1,8 @@
 """Modules over RPC: into RAM and into flash, over bad lines, and with power cuts at every write."""
 
+import contextlib
 import hashlib
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -245,6 +247,66 @@ def test_a_signature_by_another_key_is_refused(monkeypatch: pytest.MonkeyPatch) 
         assert added(client, 1) == 5
     with process() as transport:
         assert added(Client(transport, timeout_s=5), 1) == 5
+
+
+def signed_by(number: int, file: bytes) -> bytes:
+    """Return a file signed by the key of a number; `raw_key` is its public key."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+    return signed(file, hashlib.sha512(raw_key(number)).digest()[:8], key.sign)
+
+
+def raw_key(number: int) -> bytes:
+    return Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32).public_key().public_bytes_raw()
+
+
+def accepts(file: bytes, place: Place = Place.FLASH, trial: int = 0) -> bool:
+    """Start the device and load a file; return whether its signature is accepted."""
+    with process() as transport:
+        try:
+            loading.load(Client(transport, timeout_s=5), file, place, trial=trial)
+        except DeviceError as refused:
+            if "MT_BAD_SIGNATURE" not in str(refused):
+                raise
+            return False
+        return True
+
+
+def test_a_module_names_the_key_after_its_signers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", raw_key(1).hex())
+    to_2, to_3, to_1 = (
+        signed_by(of, module(5 + of, counter=of, next_key=raw_key(to))) for of, to in ((1, 2), (2, 3), (3, 1))
+    )
+    by = {number: signed_by(number, module(9, counter=9, name="other")) for number in (1, 2, 3)}
+
+    def accepted(*files: bytes) -> list[int]:
+        assert all(accepts(file) for file in files)
+        return [number for number, file in by.items() if accepts(file, Place.RAM)]
+
+    with pytest.raises(DeviceError, match="MT_BAD_MODULE"):  # another key than the signed one
+        accepts(to_2[:-1] + b"x")
+    assert accepts(to_2, Place.RAM) and accepted() == [1]
+    assert accepts(to_2, trial=1) and accepted() == [1]  # on trial, and then over
+    assert accepted(to_2) == [2]
+    with process() as transport:
+        assert added(Client(transport, timeout_s=5), 1) == 6  # what was loaded stays
+    assert accepted(to_3) == [3]
+    assert not accepts(to_1) and accepted() == [3]  # a replaced key never comes back
+
+
+def test_a_key_replaced_while_the_power_is_cut_is_the_old_or_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", raw_key(1).hex())
+    file = signed_by(1, module(5, next_key=raw_key(2)))
+    by = {number: signed_by(number, module(9, name="other")) for number in (1, 2)}
+    found = []
+    for cut in range(50, 90, 4):
+        Path(os.environ["TEST_FLASH"]).write_bytes(bytes([0xFF]) * FLASH_BYTES)
+        monkeypatch.setenv("TEST_CUT", str(cut))
+        with contextlib.suppress(CommunicationError):
+            assert accepts(file)
+        monkeypatch.delenv("TEST_CUT")
+        (one,) = [number for number, other in by.items() if accepts(other, Place.RAM)]
+        found.append(one)
+    assert found == sorted(found) and {*found} == {1, 2}
 
 
 def test_frames_that_come_again_load_nothing_twice() -> None:

@@ -54,6 +54,8 @@ def test_a_description_that_is_too_long_is_reported() -> None:
 def test_what_is_packed_is_unpacked() -> None:
     data = pack(MODULE)
     assert unpack(data) == MODULE
+    naming = replace(MODULE, next_key=bytes(range(32)))
+    assert unpack(pack(naming)) == naming
     assert data[:4] == b"MTM1" and int.from_bytes(data[4:8], "little") == len(data)
     assert data[HEAD_BYTES : HEAD_BYTES + 16] == bytes([0, 0, 0, 0, 4, 0, 0, 0, 16, 0, 0, 0, 8, 0, 0, 0])
     assert data.endswith(MODULE.image) and (len(data) - len(MODULE.image)) % 16 == 0

@@ -1,8 +1,10 @@
 """Module keys: their files, and invalid ones."""
 
+import contextlib
 import errno
 import logging
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -26,6 +28,59 @@ def test_a_pair_signs_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     signature = private.sign(b"a module")
     assert public.has_signed(b"a module", signature) and not public.has_signed(b"another", signature)
     assert "PRIVATE" not in repr(private) and len(public.raw) == 32 and len(public.key_id) == 8
+
+
+def test_an_encrypted_key_signs_with_its_passphrase_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "own.key"
+    with pytest.raises(UsageError, match="is missing"):
+        keys.make(path, encrypt=True)
+    assert not path.exists()
+    monkeypatch.setenv(keys.PASSPHRASE, "right")
+    public = keys.make(path, encrypt=True)
+    assert (
+        path.read_bytes().startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY") and keys.read_private(path).public == public
+    )
+    monkeypatch.setenv(keys.PASSPHRASE, "wrong")
+    with pytest.raises(UsageError, match="holds no private key that can sign a module") as reported:
+        keys.read_private(path)
+    assert "passphrase is wrong" in str(reported.value.details)
+    monkeypatch.delenv(keys.PASSPHRASE)
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "right")
+    assert keys.read_private(path).public == public
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True
+
+
+SIGN = "openssl pkeyutl -sign -rawin -inkey {key} -in"
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (f"{SIGN} {{file}}", ""),
+        (f"sh -c '{SIGN} {{file}} | base64'", ""),
+        (f"sh -c 'cat > {{key}}.in; {SIGN} {{key}}.in | od -An -v -tx1; echo noted >&2'", ""),
+        ("cat", "found 40 bytes"),
+        ("head -c 64 /dev/zero", "found another signature"),
+        ("false", "the signer failed with exit code 1"),
+        ("no-such-program", "no-such-program is not installed"),
+        ("", "--signer is empty"),
+        ("a 'b", "can't be read"),
+    ],
+)
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_a_command_signs(tmp_path: Path, command: str, error: str) -> None:
+    key = tmp_path / "own.key"
+    public = keys.make(key)
+    words = command.format(key=key, file="{}")
+    with contextlib.nullcontext() if not error else pytest.raises(UsageError) as reported:
+        signature = keys.external(words, keys.public_path_of(key)).sign(bytes(40))
+        assert public.has_signed(bytes(40), signature)
+    assert not error or error in "\n".join(reported.value.lines())
 
 
 @pytest.mark.parametrize("there", ["own.key", "own.key.pub"])
