@@ -39,32 +39,18 @@ def evaluate(
     mtool's C computes the outputs, on this computer or on a board. After Ctrl-C the same command continues: outputs
     are kept in the project's build folder, for this firmware.
     """
-    from mtool.stages.job import board_of, own_firmware
+    from mtool.quantization.evaluation import Labelled, evaluations
+    from mtool.stages.job import Job, board_of, own_firmware
 
     scoring = commands.Scoring(tuple(filter(None, metrics.replace(",", " ").split())), top_k, threshold, scores)
     on = on or own_firmware(models[0], deployment)
     board = board if on is None else board_of(on, board)
     if len(models) > 1 and on is None:
         deployment = deployment.with_models(models, board=board, options=options)
-    found = []
-    for model, one in zip(models, options, strict=True):
-        with out.progress() as progress:
-            found.append(
-                commands.evaluate(
-                    model,
-                    data,
-                    board=board,
-                    labels=labels,
-                    pixels=commands.Pixels(scale, offset),
-                    samples=samples,
-                    scoring=scoring,
-                    by_reference=reference,
-                    options=one,
-                    deployment=deployment,
-                    on=on,
-                    listener=progress,
-                )
-            )
+    labelled = Labelled(data, labels, commands.Pixels(scale, offset), samples, scoring)
+    jobs = [Job.of(model, board, one, deployment, on=on) for model, one in zip(models, options, strict=True)]
+    with out.progress() as progress:
+        found = [*evaluations(jobs, labelled, by_reference=reference, listener=progress)]
     documents = [one.as_json() for one in found]
     names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
     each = [{"name": name, **one} for name, one in zip(names, documents, strict=True)]

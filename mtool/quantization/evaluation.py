@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -153,15 +153,34 @@ def evaluate(
         MtoolError: of the failed stage's class, see mtool.errors.
     """
     labelled = Labelled(Path(data), None if labels is None else Path(labels), pixels, samples, scoring or Scoring())
-    job = Job.of(path, board, options, deployment, on=on)
-    model = job.compile()
-    read = labelled.read(model.manifest)
-    if by_reference:
+    jobs = [Job.of(path, board, options, deployment, on=on)]
+    return next(evaluations(jobs, labelled, by_reference=by_reference, listener=listener))
+
+
+def evaluations(
+    jobs: Sequence[Job],
+    labelled: Labelled,
+    *,
+    by_reference: bool = False,
+    listener: Listener = lambda done, total: None,
+) -> Iterator[Evaluation]:
+    """Evaluate several models on the same data, which are checked for all of them before the first runs.
+
+    Raises:
+        MtoolError: as `evaluate`.
+    """
+    models = [job.compile() for job in jobs]
+    data = [labelled.read(model.manifest) for model in models]
+    for job, model, read in zip(jobs, models, data, strict=True):
+        if not by_reference:
+            yield run(
+                model, job.build(model), read, labelled.scoring, job.deployment, listener, keeps=not job.is_module
+            )
+            continue
         start = time.monotonic()
         name, outputs = reference.computed_by(model.path, read.samples, options=model.options)
         found = judged(model.manifest, outputs, read, labelled.scoring)
-        return _logged(Evaluation(model.path.name, "", found, reference=name), start)
-    return run(model, job.build(model), read, labelled.scoring, deployment, listener, keeps=not job.is_module)
+        yield _logged(Evaluation(model.path.name, "", found, reference=name), start)
 
 
 def run(

@@ -179,13 +179,24 @@ def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[Outpu
     return tuple(losses)
 
 
-def of_classes(before: Sequence[Sample], after: Sequence[Sample]) -> Classes | None:
-    """Compare classes: the largest element of a model's only output; None if that is not a row of scores."""
-    scores = list(before[0].values())
-    if len(scores) != 1 or scores[0].size < 2 or scores[0].size != scores[0].shape[-1]:
-        return None
-    first, second = (np.array([int(np.argmax(*sample.values())) for sample in run]) for run in (before, after))
-    return Classes(len(before), int(np.count_nonzero(first == second)))
+def has_classes(inputs: Sample, outputs: Sample, labels: Array | None) -> bool:
+    """Whether a model's only output is a row of scores of classes, by the labels.
+
+    Without labels, a row of the shape of an input is none: an autoencoder's.
+    """
+    if len(outputs) != 1:
+        return False
+    (scores,) = outputs.values()
+    if labels is not None:
+        return labels.dtype.kind != "f" and labels.size == len(labels) and scores.size > 1
+    is_row = 1 < scores.size == scores.shape[-1]
+    return is_row and all(scores.shape != each.shape for each in inputs.values())
+
+
+def of_classes(before: Sequence[Sample], after: Sequence[Sample]) -> Classes:
+    """Compare the classes of a model that has them: the largest element of its output."""
+    first, second = ([int(np.argmax(*sample.values())) for sample in run] for run in (before, after))
+    return Classes(len(before), sum(map(int.__eq__, first, second)))
 
 
 def of_labels(before: Sequence[Sample], after: Sequence[Sample], labels: Array | None) -> tuple[Figures, ...]:
@@ -270,12 +281,11 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
 
 def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[str, ...]:
     """Return a line if the float model has the same class for all samples, unless their labels are the same too."""
-    if len(before) < _FEWEST_SAMPLES or len(before[0]) != 1:
-        return ()
-    flat = [np.asarray(next(iter(one.values()))).reshape(-1) for one in before]
+    flat = [next(iter(one.values())).reshape(-1) for one in before]
     is_same_class = labels is not None and np.unique(labels).size == 1
     first = int(flat[0].argmax())
-    if is_same_class or flat[0].size < _FEWEST_CLASSES or any(int(one.argmax()) != first for one in flat):
+    is_few = len(before) < _FEWEST_SAMPLES or flat[0].size < _FEWEST_CLASSES
+    if is_few or is_same_class or any(int(one.argmax()) != first for one in flat):
         return ()
     return (
         f"the float model's largest output is number {first} for all {plural.count(len(before), 'sample')}: "
@@ -584,8 +594,17 @@ def quantize(
                 onnx.save(floats, str(prepared))
             _quantize(prepared, made, calibrating.samples, how, source)
             before = reference.outputs(prepared, comparing.samples)
+            is_classifier = has_classes(comparing.samples[0], before[0], comparing.labels)
             bits, front = Bits({}), list[Row]()
-            bench, measure = _bench(before, comparing, made, target_board, replace(chosen, dims={}, constants={}), how)
+            bench, measure = _bench(
+                before,
+                comparing,
+                made,
+                target_board,
+                replace(chosen, dims={}, constants={}),
+                how,
+                is_classifier=is_classifier,
+            )
             if how.weights != "int8":
                 start = Start(floats, onnx.load(str(made)), calibrating.samples, folder)
                 if given is None and how.weights == "auto":
@@ -601,8 +620,8 @@ def quantize(
             layers = of_layers(prepared, made, comparing.samples, source, bits.weights)
             after = reference.outputs(made, comparing.samples)
             accuracy = of_labels(before, after, comparing.labels)
-            doubts += doubts_of_classes(before, comparing.labels)
-            outputs_lost, same = of_outputs(before, after), of_classes(before, after)
+            outputs_lost, same = of_outputs(before, after), of_classes(before, after) if is_classifier else None
+            doubts += doubts_of_classes(before, comparing.labels) if is_classifier else ()
             of_data = doubts_of_layers(layers)
             doubts += of_data
             if not of_data and (limits is None or not limits.has_costs):
@@ -659,16 +678,22 @@ def quantize(
 
 
 def _bench(
-    before: Sequence[Sample], comparing: Data, made: Path, board: Board, options: Options, how: Scheme
+    before: Sequence[Sample],
+    comparing: Data,
+    made: Path,
+    board: Board,
+    options: Options,
+    how: Scheme,
+    *,
+    is_classifier: bool,
 ) -> tuple[Bench, str]:
     """Return how models are measured, and what their accuracy is."""
 
     def accuracy(after: Sequence[Sample]) -> float | None:
-        figures, classes = of_labels(before, after, comparing.labels), of_classes(before, after)
-        if figures:
+        if figures := of_labels(before, after, comparing.labels):
             found: float | None = figures[1].by_name.get("top1", figures[1].by_name.get("accuracy"))
             return found
-        return classes.same / classes.samples if classes is not None else None
+        return of_classes(before, after).same / len(before) if is_classifier else None
 
     def judge(model: onnx.ModelProto) -> Score:
         onnx.save(model, str(made))

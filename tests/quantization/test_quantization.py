@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import amount
 import graphs
@@ -429,3 +430,14 @@ def test_a_shared_model_runs_bit_for_bit_on_a_board(name: str, arena: float) -> 
     assert done.after.constant_bytes < 0.35 * done.before.constant_bytes
     assert done.after.arena_bytes < arena * done.before.arena_bytes
     check_it_runs(done, "mps2_an386")
+
+
+@pytest.mark.parametrize(
+    ("size", "values", "expected"),
+    [(3, None, True), (4, None, False), (3, [[0.5, 2, 3]], False), (4, [2], True), (3, [[0, 1, 1]], False)],
+)
+def test_values_are_not_compared_as_classes(size: int, values: list[Any] | None, expected: bool) -> None:
+    """A row of the input's shape is an autoencoder's; labels decide."""
+    outputs, labels = {"y": np.zeros((1, size))}, None if values is None else np.array(values)
+    assert quantizing.has_classes({"x": np.zeros((1, 4))}, outputs, labels) is expected
+    assert not quantizing.has_classes({"x": np.zeros((1, 4))}, {**outputs, "z": np.zeros((1, 3))}, labels)
