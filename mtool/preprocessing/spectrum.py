@@ -17,6 +17,8 @@ from mtool.compiler.ir.types import Array
 from mtool.preprocessing.audio import Rows
 from mtool.preprocessing.front import LONGEST, MOST, Front, Target, within
 
+_WHOLE = 32  # of `emphasis`
+
 
 @dataclass(frozen=True, slots=True)
 class Convention:
@@ -34,6 +36,7 @@ class Convention:
         decibels: 10 log10; else the natural logarithm.
         span: decibels below the largest value at which values are clipped; 0: they are not.
         by_time: rows are the outer dimension; else features are.
+        emphasis: from each sample, this many 32nds of the previous one are subtracted.
         scale, offset: of the result, which is clipped to 0 to 1 if there is an offset.
     """
 
@@ -55,7 +58,7 @@ class Convention:
     span: float = 80.0
     by_time: bool = False
     hamming: bool = False
-    emphasis: float = 0.0
+    emphasis: int = 0
     scale: float = 1.0
     offset: float = 0.0
 
@@ -70,7 +73,7 @@ CONVENTIONS: Mapping[str, Convention] = {
         rate=22050, window=2048, hop=512, mels=128, coefficients=20, pads="constant", mel="slaney", normed=True
     ),
     "mlperf": Convention(
-        window=1024, hop=512, over_mel=True, least=1e-30, span=0, by_time=True, hamming=True, emphasis=1 - 2**-5,
+        window=1024, hop=512, over_mel=True, least=1e-30, span=0, by_time=True, hamming=True, emphasis=31,
         scale=1 / 64, offset=52.0,
     ),
 }  # fmt: skip
@@ -158,21 +161,22 @@ class _Spectrum:
         if self.rows:
             kept = convention.window - convention.hop + before
             value = front.behind("samples", value, kept, samples, (), np.int16(0))
-        x = w("Mul", w.cast(value, np.float32), 2.0**-15)
-        if convention.emphasis:
+        x, unit = value, 2.0**-15
+        if convention.emphasis:  # in integers, which are exact
+            x, unit = w.cast(x, np.int32), unit / _WHOLE
             if not self.rows:
                 x = w("Pad", x, [1, 0])
             size = samples + (convention.window - convention.hop if self.rows else 0)
-            past = w("Mul", w("Slice", x, [0], [size], [0]), convention.emphasis)
-            x = w("Sub", w("Slice", x, [1], [size + 1], [0]), past)
-        power = self._power(front, x, convention, new)
+            past = w("Mul", w("Slice", x, [0], [size], [0]), np.int32(convention.emphasis))
+            x = w("Sub", w("Mul", w("Slice", x, [1], [size + 1], [0]), np.int32(_WHOLE)), past)
+        power = self._power(front, w.cast(x, np.float32), convention, new, unit)
         values = rows.joined(front, self._features(front, power, convention), count, target, first=self.first)
         if not convention.by_time:
             values = w("Transpose", values, perm=[1, 0])
         return w("Reshape", values, list(target.shape))
 
-    def _power(self, front: Front, x: str, convention: Convention, count: int) -> str:
-        """Return the spectra, [count, bins]."""
+    def _power(self, front: Front, x: str, convention: Convention, count: int, unit: float) -> str:
+        """Return the spectra of samples in a unit, a power of two that the window includes; [count, bins]."""
         w, length = front.write, self._length(convention)
         if convention.pads:
             x = w("Pad", x, [length // 2] * 2, mode=convention.pads)
@@ -183,6 +187,7 @@ class _Spectrum:
         first = (length - convention.window) // 2 if convention.pads else 0
         raised = 0.54 if convention.hamming else 0.5
         window[first : first + convention.window] = raised - (1 - raised) * np.cos(phase)
+        window *= np.float32(unit)
         x = w("Unsqueeze", x, [0, 2])
         x = w("STFT", x, np.int64(convention.hop), window, np.int64(length), onesided=1)
         x = w("Reshape", w("ReduceSumSquare", x, [3], keepdims=0), [-1, length // 2 + 1])
