@@ -4,7 +4,7 @@ MtoolError                    1   a bug in mtool, or an error that fits nowhere 
 ├── UsageError                2   a wrong option, a missing file, a wrong input
 ├── ModelError                3   the model is malformed, or something in it is unsupported
 │   └── NeedsValues           3   the values of some inputs must be known when it is compiled
-├── FitError                  4   the model does not fit the board's memory
+├── FitError                  4   the model does not fit the board's memory or time
 ├── BuildError                5   a toolchain is missing, or a build failed
 ├── BoardError                6   no board, an unknown board, or several that match
 ├── FlashError                7   the flash tool failed
@@ -71,7 +71,7 @@ class NeedsValues(ModelError):
 
 
 class FitError(MtoolError):
-    """The model does not fit the board's memory."""
+    """The model does not fit the board's memory or time."""
 
     exit_code = 4
 

@@ -11,7 +11,8 @@ def replay(out: Output, clips: list[Path], board: str = "", port: str = "", prob
 
     The detections are compared with those on this computer.
 
-    Ends with exit code 9 if the detections differ from those on this computer, or from labels beside the recordings.
+    Ends with exit code 9 if the detections differ from those on this computer, or from labels beside the recordings;
+    with 4 if a hop takes longer than the time to the next one.
     """
     from mtool.commands import replaying, user_project
 
@@ -37,6 +38,7 @@ def replay(out: Output, clips: list[Path], board: str = "", port: str = "", prob
     )
     found.check_host()
     found.check_labels()
+    found.check_in_time()
 
 
 def record(

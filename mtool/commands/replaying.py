@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from mtool import boards
-from mtool.base import files
-from mtool.base.errors import DeviceError, MismatchError, NoAnswerError, UsageError, of_os_error
+from mtool.base import files, plural
+from mtool.base.errors import DeviceError, FitError, MismatchError, NoAnswerError, UsageError, of_os_error
 from mtool.base.tensors import Array
 from mtool.boards import Board
 from mtool.commands import flashing
@@ -131,6 +131,20 @@ class Replayed:
                 )
         if wrong:
             raise MismatchError(f"detections on {self.board} differ from those on this computer", details=wrong)
+
+    def check_in_time(self) -> None:
+        """Check that no hop is missed.
+
+        Raises:
+            FitError: one is.
+        """
+        if self.missed:
+            about = "about " if self.is_estimated else ""
+            raise FitError(
+                f"{self.board} misses {self.missed} of {plural.count(self.hops, 'hop')}: it is too slow",
+                details=[f"expected  at most {self.hop_ms:g} ms a hop", f"found     {about}{self.worst_ms:.3g} ms"],
+                hint='try tuned schedules (mtool tune), optimize = "speed" in [options], or a faster board',
+            )
 
     def check_labels(self) -> None:
         """Check that the detections are those that are labelled, in the recordings that have labels.
