@@ -14,7 +14,7 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
-from mtool.base import system
+from mtool.base import spelling, system
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.frozen import frozen
 
@@ -90,10 +90,13 @@ def load(folder: Path | None = None) -> Configuration:
         return Configuration()
     read, status = read_toml(path)
     check_owner(path, status)
-    wrong = [key for key, value in read.items() if not _is_right(key, value)]
-    if wrong:
-        what = f"{path}: {wrong[0]} is unknown, or its value is not a string"
-        raise UsageError(what, details=[f"expected: {', '.join(_expected())}"])
+    for key, value in read.items():
+        known = _expected()
+        if key not in known:
+            details, hint = [f"expected: {', '.join(known.values())}"], spelling.did_you_mean(key, known)
+            raise UsageError(f"{path}: unknown key {key!r}", details=details, hint=hint)
+        if not _is_right(key, value):
+            raise UsageError(f"{path}: {key} can't be {value!r}", details=[f"expected: {known[key]}"])
     found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
     return Configuration(**found, file=path)
 
@@ -121,17 +124,15 @@ def _is_right(key: str, value: Any) -> bool:
         return isinstance(value, dict)
     if key in _PATHS and isinstance(value, list):
         return all(isinstance(one, str) for one in value)
-    return key in _names() and isinstance(value, str)
+    return isinstance(value, str)
 
 
 def _paths(value: str | list[str], file: Path) -> tuple[Path, ...]:
     return tuple(file.parent / one for one in ([value] if isinstance(value, str) else value))
 
 
-def _names() -> list[str]:
-    return [each.name for each in fields(Configuration) if each.name not in (*_TABLES, "file")]
-
-
-def _expected() -> list[str]:
-    texts = [f'{name} = ["..", ".."]' if name in _PATHS else f'{name} = ".."' for name in _names()]
-    return [*texts, *(f"[{name}]" for name in _TABLES)]
+def _expected() -> dict[str, str]:
+    """Return what a file may hold, by key."""
+    texts = dict.fromkeys(_PATHS, '{0} = ["..", ".."]') | dict.fromkeys(_TABLES, "[{0}]")
+    names = [each.name for each in fields(Configuration) if each.name != "file"]
+    return {name: texts.get(name, '{0} = ".."').format(name) for name in names}

@@ -1,9 +1,13 @@
 """Base class of records that are read from files, and pydantic's errors in mtool's words."""
 
-from collections.abc import Callable
+from collections.abc import Collection
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
+
+from mtool.base import spelling
+from mtool.base.errors import UsageError
 
 
 class Strict(BaseModel):
@@ -12,28 +16,81 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-_WORDS = {
-    "missing": "is missing",
-    "extra_forbidden": "there is no such key",
-    "int_type": "expected a whole number",
-    "int_parsing": "expected a whole number",
-    "float_type": "expected a number",
-    "bool_type": "expected true or false",
-    "bool_parsing": "expected true or false",
-    "string_type": "expected a string",
-    "dict_type": "expected a mapping",
-    "list_type": "expected a list",
-    "tuple_type": "expected a list",
+_EXPECTED = {
+    "int_type int_parsing int_from_float": "a whole number",
+    "float_type float_parsing": "a number",
+    "finite_number": "a finite number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "bool_type bool_parsing": "true or false",
+    "string_type": "a string",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "string_too_short too_short": "a length of at least {min_length}",
+    "string_too_long too_long": "a length of at most {max_length}",
+    "literal_error enum": "{expected}",
+    "dict_type model_type": "a mapping",
+    "list_type tuple_type set_type frozen_set_type": "a list",
 }
+_OF_TYPE = {one: words for types, words in _EXPECTED.items() for one in types.split()}
+_LONGEST = 60  # characters of a value
 
 
-def said(error: ErrorDetails) -> str:
-    """Return the error's message, without its location."""
-    words = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    return _WORDS.get(error["type"]) or words
+def said(error: ErrorDetails, known: Collection[str] = ()) -> str:
+    """Return an error's message without its location: what was expected and found; `known`: the keys that exist."""
+    kind, value = error["type"], error["input"]
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        hint = spelling.did_you_mean(str(error["loc"][-1]), known, otherwise=f"available: {', '.join(known)}")
+        return "there is no such key" + (f"; {hint}" if known else "")
+    if kind not in _OF_TYPE:
+        return error["msg"].removeprefix("Value error, ")
+    limits = {
+        key: int(one) if isinstance(one, float) and one.is_integer() else one
+        for key, one in error.get("ctx", {}).items()
+    }
+    found = str(value).lower() if isinstance(value, bool) else repr(value)
+    found = found if len(found) <= _LONGEST else f"{found[:_LONGEST]}..."
+    return f"expected {_OF_TYPE[kind].format(**limits)}, found {found}"
 
 
-def lines(invalid: ValidationError, most: int | None = None, said: Callable[[ErrorDetails], str] = said) -> list[str]:
-    """Return a line for each error, at most `most`: its location and the message."""
-    errors = invalid.errors()[:most]
-    return [": ".join(filter(None, (".".join(map(str, error["loc"])), said(error)))) for error in errors]
+def lines(invalid: ValidationError, most: int | None = None, record: type[BaseModel] | None = None) -> list[str]:
+    """Return a line for each error, at most `most`: its location in the record's entry and the message."""
+    found = []
+    for error in invalid.errors()[:most]:
+        place = [str(key) for key in error["loc"] if key != "[key]"]  # a key that is wrong itself
+        of_it = _record_at(error["loc"][:-1], record)
+        known = [name for name in of_it.model_fields if name != "name"] if of_it else ()
+        found.append(": ".join(filter(None, (".".join(place), said(error, known)))))
+    return found
+
+
+def _record_at(path: tuple[int | str, ...], record: type[BaseModel] | None) -> type[BaseModel] | None:
+    """Return the record at a path of keys in an entry."""
+    for key in path:
+        if record is not None and isinstance(key, str):
+            record = _record_in(record.model_fields[key].annotation) if key in record.model_fields else record
+    return record
+
+
+def _record_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _record_in(each)) is not None), None)
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def read(record: type[R], data: object, what: str, *, hint: str = "", most: int | None = None) -> R:
+    """Return the record that a file holds.
+
+    Raises:
+        UsageError: it is not valid, as `what` says; the details are the wrong keys.
+    """
+    try:
+        return record.model_validate(data)
+    except ValidationError as invalid:
+        raise UsageError(what, details=lines(invalid, most, record), hint=hint) from None

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from mtool.base import configuration, escaping, files, flash_runners, records, resources, spelling
 from mtool.base.errors import BoardError, UsageError
@@ -373,33 +372,6 @@ class Board(Strict):
         return self.memories.get(self.region_for(role) or "")
 
 
-def _said(error: ErrorDetails) -> str:
-    """Return what is wrong with an entry: what was expected, or which key was probably meant."""
-    record = _record_at(error["loc"][:-1]) if error["type"] == "extra_forbidden" else None
-    if record is None:
-        return records.said(error)
-    known = [name for name in record.model_fields if name != "name"]
-    return f"there is no such key; {_meant(str(error['loc'][-1]), known)}"
-
-
-def _record_at(path: tuple[int | str, ...]) -> type[Strict] | None:
-    """Return the record at a path of keys in an entry."""
-    record: type[Strict] = Board
-    for key in path:
-        if isinstance(key, str) and key in record.model_fields:
-            found = _record_in(record.model_fields[key].annotation)
-            if found is None:
-                return None
-            record = found
-    return record
-
-
-def _record_in(annotation: Any) -> type[Strict] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Strict):
-        return annotation
-    return next((found for each in get_args(annotation) if (found := _record_in(each)) is not None), None)
-
-
 # Board files: mtool's own boards.yaml, and the user's, in which one invalid entry does not affect the others.
 
 
@@ -522,12 +494,8 @@ def board_of(path: Path, name: str, entry: object) -> Board:
     Raises:
         UsageError: the entry is invalid; the message names the keys.
     """
-    try:
-        return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
-    except ValidationError as invalid:
-        what = f"{path.name}: invalid entry for {name}"
-        details = records.lines(invalid, said=_said)
-        raise UsageError(what, details=details, hint="see docs/add-a-board.md for the meaning of each key") from None
+    what, hint = f"{path.name}: invalid entry for {name}", "see docs/add-a-board.md for the meaning of each key"
+    return records.read(Board, {**entry, "name": name} if isinstance(entry, dict) else entry, what, hint=hint)
 
 
 # Boards by their names.

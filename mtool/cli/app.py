@@ -94,13 +94,6 @@ class GroupedCommand(TyperCommand):
 
 
 _MODELS = (".onnx", ".tflite")
-_WORDS = {  # pydantic's wording, and ours
-    "Input should be greater than or equal to": "expected at least",
-    "Input should be less than or equal to": "expected at most",
-    "Input should be a valid integer": "expected a whole number",
-    "Input should be a valid": "expected a",
-    "Input should be": "expected",
-}
 
 
 def usage_error(wrong: TyperException) -> UsageError:
@@ -133,10 +126,9 @@ def usage_error(wrong: TyperException) -> UsageError:
             f"{where}{value!r} is not one of {', '.join(allowed)}",
             hint=spelling.did_you_mean(value, allowed, otherwise=page),
         )
-    expected = reason.removeprefix("Value error, ").partition(", unable")[0]
-    for theirs, ours in _WORDS.items():
-        expected = expected.replace(theirs, ours)
-    return UsageError(f"{where}{expected}, found {value!r}", hint=page)
+    from mtool.base import records
+
+    return UsageError(f"{where}{records.said(refused[0])}", hint=page)
 
 
 def _meant(message: str) -> str:

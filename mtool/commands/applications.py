@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from mtool.base import records
-from mtool.base.errors import UsageError
 from mtool.base.records import Strict
 
 _SCORE_ONE = 32768
@@ -65,7 +64,6 @@ class WakeWord(Strict):
         return {
             "RATE": f"{self.rate}",
             "KEYWORDS": f"{{{names}}}",
-            "LAST_ELEMENT": f"{max(self.keywords.values())}",
             "THRESHOLD": f"{_scaled(self.threshold)}",
             "RELEASE": f"{_scaled(self.release)}",
             "SMOOTHING": f"{self.smoothing}",
@@ -96,10 +94,7 @@ def settings_of(kind: str, table: Mapping[str, Any], file: str) -> Settings:
     Raises:
         UsageError: a key is unknown, or a value is out of range.
     """
-    try:
-        return APPLICATIONS[kind].model_validate(dict(table))
-    except ValidationError as invalid:
-        raise UsageError(f"{file}: [app] is not valid", details=records.lines(invalid)) from None
+    return records.read(APPLICATIONS[kind], dict(table), f"{file}: [app] is not valid")
 
 
 def header(settings: Settings, *, has_sensor: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from mtool import boards, project
-from mtool.base import configuration, spelling
+from mtool.base import configuration, records, spelling
 from mtool.base.configuration import FILE_NAME
 from mtool.base.errors import UsageError
 from mtool.base.identifiers import model_name
@@ -94,6 +94,7 @@ class UserProject:
             return options
         how: dict[str, Any] = {"port": self.type != "standalone", "only_c": chosen.program != language}
         if self.settings is not None:
+            how["elements"] = tuple(self.settings.keywords.items())
             how["settings"] = applications.header(self.settings, has_sensor=self.has_sensor(board))
         program = project.program_in(self.folder / PROGRAM, folder, **how)
         if not program.sources:
@@ -213,12 +214,10 @@ def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
             )
         one = [value] if isinstance(value, str) and known[name] == list[str] | None else value
         try:
-            found[name] = TypeAdapter(known[name]).validate_python(one, strict=True)
+            found[name] = TypeAdapter(known[name]).validate_python(one, strict=known[name] != Path | None)
         except ValidationError as wrong:
-            many = known[name] == list[str] | None
-            message = wrong.errors()[0]["msg"].replace("Input should be", "expected")
-            message = "expected a string, or a list of strings" if many else message
-            raise UsageError(f"{where}: {key} can't be {value!r}", details=[message]) from None
+            details = [f"{key}: {line}" for line in records.lines(wrong, most=1)]
+            raise UsageError(f"{where}: [options] is not valid", details=details) from None
     return found
 
 
@@ -243,6 +242,8 @@ def _placed(root: Path, key: str, value: Any) -> Any:
         return [str(root / one) for one in value]
     if key == "backend":
         return [str(root / one) if (root / one.partition(":")[0]).is_file() else one for one in value]
+    if isinstance(value, Path):
+        return root / value
     if key in ("const", "state"):
         return [_placed_array(root, one) for one in value]
     return value

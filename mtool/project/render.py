@@ -72,6 +72,8 @@ def render(
         ]
     context["protect"] = _protection(manifest, chosen, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
+    if program is not None:
+        program.check(manifest.outputs[0])
     context["program"] = None if program is None else asdict(program)
     app = _app_files(program, folders)
     context["sources"]["model"] += [path for path in app if path.endswith(".c")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from mtool.base import records, resources, spelling
 from mtool.base.errors import UsageError
@@ -183,11 +183,7 @@ def load(template: str) -> Template:
             raise UsageError(
                 f"{path} does not match the schema", details=[f"{key}: unknown key" for key in sorted(reserved)]
             )
-        return Template.model_validate(
-            {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
-        )
-    except ValidationError as invalid:
-        details = records.lines(invalid)
-        raise UsageError(f"{path} does not match the schema", details=details) from None
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None
+    made = {"name": template if own else folder.name, "folder": folder, "is_own": own}
+    return records.read(Template, {**entry, **made}, f"{path} does not match the schema")

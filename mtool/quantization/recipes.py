@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from mtool.base import files, records
 from mtool.base.configuration import read_toml
@@ -141,14 +141,7 @@ def read(path: Path) -> Recipe:
         UsageError: it can't be read, or is not a recipe.
     """
     tables, _ = read_toml(path, "the recipe ")
-    try:
-        return Recipe.model_validate(tables)
-    except ValidationError as invalid:
-        raise UsageError(
-            f"{path} is not a recipe",
-            details=records.lines(invalid, most=5),
-            hint="mtool quantize --budget writes them",
-        ) from None
+    return records.read(Recipe, tables, f"{path} is not a recipe", hint="mtool quantize --budget writes them", most=5)
 
 
 def of_model(path: Path) -> Recipe | None:

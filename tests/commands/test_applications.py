@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from own import begin
 
 from mtool.base import resources
-from mtool.base.errors import MismatchError, UsageError
+from mtool.base.errors import FitError, MismatchError, UsageError
 from mtool.cli import app
 from mtool.commands import replaying, user_project
 from mtool.commands.new_project import with_front_end
@@ -23,8 +23,8 @@ Captured = pytest.CaptureFixture[str]
 HOP = 320  # samples: 20 ms
 
 
-def loudness(path: Path) -> Path:
-    """Write a model whose score is the mean magnitude of a hop, 1.0 at 4096."""
+def loudness(path: Path, hops: int = 1) -> Path:
+    """Write a model whose score is the mean magnitude of hops, 1.0 at 4096."""
     nodes = [
         helper.make_node("Cast", ["pcm"], ["real"], to=TensorProto.FLOAT),
         helper.make_node("Abs", ["real"], ["magnitude"]),
@@ -33,7 +33,7 @@ def loudness(path: Path) -> Path:
         helper.make_node("Min", ["scaled", "one"], ["score"]),
     ]
     constants = [numpy_helper.from_array(np.float32(value), name) for name, value in (("step", 2**-12), ("one", 1))]
-    inputs = [helper.make_tensor_value_info("pcm", TensorProto.INT16, [1, HOP])]
+    inputs = [helper.make_tensor_value_info("pcm", TensorProto.INT16, [1, hops * HOP])]
     outputs = [helper.make_tensor_value_info("score", TensorProto.FLOAT, [1, 1])]
     graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -124,16 +124,21 @@ def test_other_detections_than_here_are_reported(project: Path) -> None:
         with pytest.raises(MismatchError) as raised:
             replayed.check_host()
         assert said in str(raised.value)
+        with pytest.raises(FitError, match="mps2_an386 misses 1 of 2 hops: it is too slow"):
+            replayed.check_in_time()
         assert replayed.missed == 1 and replayed.worst_ms == 30 and replayed.duty == pytest.approx(31 / 40)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("threshold = 0.9", "threshold = 1.5", "threshold: expected less than or equal to 1"),
+        ("threshold = 0.9", "threshold = 1.5", "threshold: expected at most 1, found 1.5"),
         ("release = 0.5", "release = 0.95", "release (0.95) is above threshold (0.9)"),
         ("smoothing = 3", "smoothing = 65", "smoothing"),
-        ("smoothing = 3", "smooth = 3", "there is no such key"),
+        ("smoothing = 3", "smooth = 3", "smooth: there is no such key; did you mean smoothing?"),
+        ("smoothing = 3", "smoothing = 2.5", "smoothing: expected a whole number, found 2.5"),
+        ('"keyword" = 0', "", "keywords: expected a length of at least 1, found {}"),
+        ('"keyword" = 0', '"keyword" = 1', "keyword: expected 0 to 0, elements of score, found 1"),
         ('"keyword" = 0', '"yes" = 0\n"no" = 0', "keywords: yes and no are the same element, 0"),
         ('"keyword" = 0', '"key\\"word" = 0', 'keywords.key"word'),
         ('type = "wakeword"', 'type = "standalone"', "is not an application"),
@@ -182,6 +187,20 @@ def test_a_devicetree_without_a_microphone_is_named() -> None:
 def test_only_the_boards_sensor_is_recorded(project: Path, capsys: Captured) -> None:
     assert app.invoke(["record"]) == 2
     assert "has no sensor" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_recording_begins_with_an_empty_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model that slides, the program's reset clears the window, here and on a board."""
+    path = loudness(tmp_path / "window.onnx", hops=4)
+    values = ("--app", "wakeword", "--slide", f"pcm={HOP}")
+    assert begin(tmp_path / "hey", path, *values, board="mps2_an386") == 0
+    monkeypatch.chdir(tmp_path / "hey")
+    clips = [clip(Path(f"clips/{name}.wav"), (0.1, 0.2), seconds=0.2) for name in "ab"]
+    found = replaying.replay(user_project.require(), clips)
+    found.check_host()
+    first, again = (one.scores for one in found.heard)
+    assert first == again and first[0] == 0 < first[-1]
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def test_update_touches_nothing_of_the_users(project: Path, capsys: Captured) ->
         ('board = "host"', "", "lacks board"),
         ('type = "standalone"', 'type = "sketch"', "type can't be 'sketch'"),
         ("[options]", "[options]\nopton = []", "did you mean option?"),
-        ("[options]", "[options]\ndim = 3", "expected a string, or a list of strings"),
+        ("[options]", "[options]\ndim = 3", "dim: expected a list, found 3"),
         ("[options]", '[options]\nio = "nowhere"', "'arena' or 'external'"),
     ],
 )

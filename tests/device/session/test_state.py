@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import sliding
 import stateful
 
 import mtool
@@ -67,6 +68,23 @@ def test_step_by_step_is_the_sequence_at_once(kind: str, style: str, board: str,
         np.testing.assert_array_equal(through_entry_point, found)
     with mtool.open(prepared) as device:  # a session begins a sequence
         np.testing.assert_array_equal(device.run({"x": rows[0]})["y"], found[0])
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_reset_begins_the_window_again(board: str, tmp_path: Path) -> None:
+    proto, slide = sliding.network(2)  # its zero point is not 0
+    onnx.save(proto, tmp_path / "model.onnx")
+    options = commands.Options(slides=[f"x={slide.hop}@{slide.axis}"])
+    prepared = mtool.prepare(tmp_path / "model.onnx", board=board, options=options, folder=tmp_path / "project")
+    (x,) = prepared.manifest.inputs
+    row = {"x": np.full(x.shape, 50, x.dtype)}
+    with mtool.open(prepared) as device:
+        runs = []
+        for _ in range(2):
+            runs.append([np.concatenate([each.ravel() for each in device.run(row).values()]) for _ in range(4)])
+            device.reset_state()
+    np.testing.assert_array_equal(*runs)
+    assert not np.array_equal(runs[0][0], runs[0][3])
 
 
 def test_time_and_profile_go_on_with_the_sequence(tmp_path: Path) -> None:

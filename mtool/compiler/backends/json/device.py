@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from mtool.base import configuration, records
 from mtool.base.errors import UsageError
@@ -121,13 +121,8 @@ def read(path: Path) -> Device:
     Raises:
         UsageError: it is missing, is not TOML, or is malformed.
     """
-    try:
-        found = Device.model_validate(configuration.read_toml(path, "the device file ")[0])
-    except ValidationError as invalid:
-        details = records.lines(invalid, 8)
-        raise UsageError(
-            f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists its keys"
-        ) from invalid
+    tables, what = configuration.read_toml(path, "the device file ")[0], f"the device file {path} is malformed"
+    found = records.read(Device, tables, what, hint="docs/backends-json.md lists its keys", most=8)
     if found.caches and len(found.caches) != 2:
         raise UsageError(f"the device file {path} must name both clean and invalidate in [caches]")
     taken = next((one for one in (found.name, found.driver_name) if is_keyword(one)), None)

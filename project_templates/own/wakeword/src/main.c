@@ -17,10 +17,6 @@
 
 #define HOP_US ((uint32_t)((uint64_t){{ t.of(model, input) }}_COUNT * 1000000u / MT_APP_RATE))
 
-#if MT_APP_LAST_ELEMENT >= {{ t.of(model, output) }}_COUNT
-#error "[app.keywords] of mtool.toml has an element that the model's output lacks"
-#endif
-
 /* 1. What is to happen when a keyword is detected: keyword is its index in [app.keywords] of mtool.toml. */
 static void act(int32_t keyword, int32_t score)
 {
