@@ -11,7 +11,7 @@ from typing import Any
 from mtool.base import option_values
 from mtool.base.frozen import frozen
 
-_KINDS = {"text": str, "texts": list[str], "flag": bool, "path": Path, "int": int, "float": float}
+_KINDS = {"text": str, "texts": list[str], "flag": bool, "choice": bool, "path": Path, "int": int, "float": float}
 _EMPTY = {"text": "", "flag": False}  # defaults of types where the table has none; else None
 
 

@@ -44,7 +44,7 @@ class Request(ModelOptions):
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_place.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
-    protect: the model runs inside the core's memory protection (crt/include/mtool.h).
+    protect: the model runs inside the core's memory protection (crt/include/mtool.h); None: no.
     weights: "auto" puts large constants into a `.bin` file if the toolchain can include it, "text" all into C.
     """
 
@@ -59,7 +59,7 @@ class Request(ModelOptions):
     weights: Weights = DEFAULTS["weights"]
     arena_section: str = DEFAULTS["arena_section"]
     pools: tuple[Pool, ...] = ()
-    protect: bool = DEFAULTS["protect"]
+    protect: bool | None = DEFAULTS["protect"]
     tuning_results: TuningResults = field(default_factory=TuningResults)
     backends: tuple[BackendSpec, ...] = ()
     tolerance: int = DEFAULTS["tolerance"]
@@ -125,7 +125,7 @@ class Request(ModelOptions):
         reasons = {
             f"--executor {self.conventions.executor}, which knows one arena": self.conventions.executor != "aot",
             "--backend, whose devices may not reach every memory": bool(self.backends),
-            "--protect, which protects one arena": self.protect,
+            "--protect, which protects one arena": bool(self.protect),
         }
         return [reason for reason, is_there in reasons.items() if is_there]
 

@@ -20,7 +20,7 @@ from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
 from mtool.manifest import Manifest, Protection
 from mtool.stages import formatting
-from mtool.stages.options import Options, check_options, tuning_results_of, weights_of
+from mtool.stages.options import Options, check_options, protects, tuning_results_of, weights_of
 
 if TYPE_CHECKING:
     from mtool.project import About, Module, Runtime
@@ -400,5 +400,6 @@ def requests_of(
     for chosen in options:
         check_options(board, chosen, folder)
         known = tuning_results_of(board, chosen, warns=not requests)
-        requests.append(replace(chosen, weights=weights_of(board, chosen), tuning_results=known))
+        protect = protects(board, chosen)
+        requests.append(replace(chosen, weights=weights_of(board, chosen), tuning_results=known, protect=protect))
     return list(zip(sources, requests, strict=True))

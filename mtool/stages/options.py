@@ -2,6 +2,7 @@
 
 import functools
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from mtool.base.option_table import DEFAULTS, OF_DEPLOYMENT, OPTIONS
 from mtool.base.option_values import LEVEL, Arenas, InterfaceApi, PoolUse, Weights
 from mtool.base.tensors import Array
 from mtool.boards import Board
+from mtool.boards.protection import unit_of
 from mtool.compiler.backends.spec import parse as parse_backend
 from mtool.compiler.codegen import conventions
 from mtool.compiler.frontend.options import slides_of
@@ -24,6 +26,8 @@ from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
 from mtool.stages.tuned import tuning_results_for
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from mtool.project import Program
@@ -285,6 +289,33 @@ class Options(Request):
             return self.template_options
         level = project.load(name).options.get(LEVEL)
         return {**self.template_options, **({LEVEL: "-Os"} if level and "-Os" in level.choices else {})}
+
+
+def protects(board: Board, options: Options) -> bool:
+    """Return whether to protect memory: as the options say; else if firmware takes modules, and it is possible."""
+    from mtool import project
+    from mtool.project import loaded_modules
+
+    modules = options.template_options.get(loaded_modules.MODULES, loaded_modules.NONE)
+    if options.protect is not None or modules == loaded_modules.NONE:
+        return bool(options.protect)
+    unit, calls = unit_of(board.cpu), options.conventions
+    reasons = {
+        f"{board.cpu} has none that mtool knows": unit is None,
+        "the template does not support it": unit is not None
+        and not project.choose(board, options.template, options.template_options)[0].supports_protection(unit.label),
+        "it can't be combined with --pool, --backend, --arena-section or --arena interleaved": bool(
+            options.pools or options.backends or options.arena_section or options.arenas == "interleaved"
+        ),
+        "it needs functions that are called directly": calls.has_functions
+        or bool(calls.forms)
+        or calls.executor != "aot",
+    }
+    for reason, is_there in reasons.items():
+        if is_there:
+            log.warning("modules run without memory protection: %s", reason)
+            return False
+    return True
 
 
 def check_options(board: Board, options: Options, folder: Path | None = None) -> None:

@@ -89,7 +89,7 @@ NO_PYKWALIFY = "    import pykwalify.core\n\n  ModuleNotFoundError: No module na
 NO_WORKSPACE = 'west: unknown command "build"; do you need to run this inside a workspace?'
 UNPROTECTED = """CMake Error at CMakeLists.txt:76 (message):
   --protect on mps2/an386 needs CONFIG_XIP=y: set it in prj.conf if the board
-  allows it, or leave out --protect
+  allows it, or give --no-protect
 
 
 -- Configuring incomplete, errors occurred!

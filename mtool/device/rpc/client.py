@@ -348,7 +348,7 @@ class Client:
             raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
         if reply.status == Status.MT_NOT_SUPPORTED and is_call:
-            hint = "the chip may have no memory protection unit, or too few regions for --protect; build without it"
+            hint = "the chip may have no memory protection unit, or too few regions for --protect; use --no-protect"
         raise DeviceError(
             f"{self._name} reports {protocol.describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
         )

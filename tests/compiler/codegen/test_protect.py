@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -12,6 +13,7 @@ from mtool import boards, commands
 from mtool.boards.protection import needed_unit, unit_of
 from mtool.cli import app
 from mtool.manifest import Manifest
+from mtool.stages.options import protects
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8.onnx"
 V7, V8, PMP = needed_unit("cortex-m4"), needed_unit("cortex-m55"), needed_unit("rv32imc")
@@ -99,6 +101,29 @@ def test_missing_memory_protection_is_reported(
     assert app.invoke(["build", str(DIGITS), "--protect", *words.split()]) == 2
     assert reported in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("board", "options", "why"),
+    [
+        ("mps2_an386", {}, ""),
+        ("mps3_an547", {"io": "external"}, ""),
+        ("qemu_riscv32", {}, ""),
+        ("nucleo_l4r5zi", {"template": "zephyr"}, ""),
+        ("microbit", {}, "cortex-m0 has none"),
+        ("qemu_riscv32", {"template": "zephyr"}, "the template does not support it"),
+        ("mps2_an386", {"conventions": "packed"}, "called directly"),
+        ("mps2_an386", {"arenas": "interleaved"}, "--arena interleaved"),
+        ("mps2_an386", {"protect": False}, None),
+    ],
+)
+def test_modules_are_protected_wherever_that_is_possible(
+    board: str, options: dict[str, Any], why: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    target, modules = boards.get(board), {"template_options": {"modules": "unsigned"}}
+    assert protects(target, mtool.Options(**options, **modules)) == (why == "")
+    assert bool(caplog.records) == bool(why) and (why or "") in caplog.text
+    assert not protects(target, mtool.Options(**options))
 
 
 def test_without_memory_protection_nothing_changes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Modules under memory protection (--modules --protect): same results, and only a hostile one is ended."""
+"""Modules under memory protection (--modules): same results, and only a hostile one is ended."""
 
 import shutil
 import subprocess
@@ -67,7 +67,7 @@ def check(tmp_path: Path, template: str = "") -> None:
     )
     modules.write_module(made, tmp_path / "net.mtm")
     taken = module_options(True, tmp_path / "own.key.pub")
-    options = Options(name="own", template=template, template_options=taken, protect=True)
+    options = Options(name="own", template=template, template_options=taken)  # protected by default
     prepared = mtool.prepare(faulty.DIGITS, board=BOARD, folder=tmp_path / "project", options=options)
     arena = address_of(prepared.built.firmware["host_driven"], "own_arena")
     module, _ = modules.read_module(tmp_path / "net.mtm")
