@@ -35,7 +35,8 @@ class T:
     """A tensor: a constant if it has data. `scale`, `zero`: its quantization, several along `axis`.
 
     `kind` is the schema's type where NumPy has none; `signature` is its shape with -1 for what is open; `sparse` says
-    where the data lie; `details` is the number of its QuantizationDetails.
+    where the data lie; `details` is the number of its QuantizationDetails; `blocks` are the number of the tensor of
+    scales, of zero points or -1, and a block's size.
     """
 
     name: str
@@ -50,6 +51,7 @@ class T:
     sparse: Sparse | None = None
     variable: bool = False
     details: int = 0
+    blocks: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,12 @@ def model(
                 }
                 if tensor.details:
                     quant |= {"DetailsType": tensor.details, "Details": table("CustomQuantization", {})}
+                fields["Quantization"] = table("QuantizationParameters", quant)
+            if tensor.blocks:
+                b.StartObject(len(tensor.blocks))
+                for slot, value in enumerate(tensor.blocks):
+                    b.PrependInt32Slot(slot, value, 0)
+                quant = {"DetailsType": 2, "Details": b.EndObject()}
                 fields["Quantization"] = table("QuantizationParameters", quant)
             type_ = KINDS[tensor.kind] if tensor.kind else TYPES[np.dtype(tensor.dtype)]
             made.append(table("Tensor", {**fields, "Type": type_, "Buffer": buffer}))

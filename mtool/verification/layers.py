@@ -53,7 +53,8 @@ MOVES = ("Transpose", "Reshape")  # between a tensor of the file and a product's
 class HybridBounds:
     """The bounds of a network's products of float activations and dequantized weights.
 
-    `hybrid` are the names of the operators that dequantize weights.
+    `hybrid` are the names of the operators that dequantize weights, `blocks` of those whose weights have a scale for
+    each block: LiteRT's reference kernel does not compute them.
     """
 
     def __init__(self, graph: onnx.GraphProto) -> None:
@@ -61,10 +62,14 @@ class HybridBounds:
         self._held = {tensor.name: tensor for tensor in graph.initializer}
         dequantized = [node for node in graph.node if node.op_type == "DequantizeLinear"]
         self.hybrid = {operator_of(node) for node in dequantized if node.input[0] in self._held}
+        in_blocks = [node for node in dequantized if any(attr.name == "block_size" for attr in node.attribute)]
+        self.blocks = {operator_of(node) for node in in_blocks}
         self._products = {}
         for node in graph.node:
             weights = self._makers.get(node.input[1]) if node.op_type in (CONV, "Gemm") else None
-            if weights is not None and weights.op_type == "DequantizeLinear" and weights.input[0] in self._held:
+            if weights is None or weights.op_type != "DequantizeLinear" or operator_of(node) in self.blocks:
+                continue
+            if weights.input[0] in self._held:
                 self._products[operator_of(node)] = (node, weights)
 
     def of(self, operator: str, known: Mapping[str, Array], output: Array) -> Array | None:
@@ -148,6 +153,8 @@ def mistranslations(
         return (Mistranslation("the network", f"can't be compared operator by operator: {refused.what}"),)
     found = []
     for name, (operator, computed) in parts.items():
+        if operator in bounds.blocks:
+            continue
         bound = bounds.of(operator, {**samples[0], **known}, known[name])
         relative = HYBRID if operator in bounds.hybrid and bound is None else RELATIVE
         step = network.steps.get(name, 1.0)

@@ -204,14 +204,19 @@ def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list
 
 def is_hybrid(model: Path, options: Options) -> bool:
     """Return whether float activations of a TFLite model are quantized to 8 bits, as in LiteRT."""
-    return products.in_integers(options) and has_hybrid(model, options)
+    return products.in_integers(options) and has_hybrid(model, options, blocks=False)
 
 
-def has_hybrid(model: Path, options: Options) -> bool:
-    """Return whether a TFLite model has operators whose float activations LiteRT quantizes to 8 bits."""
+def has_hybrid(model: Path, options: Options, *, blocks: bool = True) -> bool:
+    """Return whether a TFLite model has operators whose float activations LiteRT quantizes to 8 bits.
+
+    `blocks`: also if the weights have a scale for each block, which mtool multiplies by floats.
+    """
     found = tflite_file(model, Budget(options.limits))
     parts = (found, *found.others)
-    return any(builtins.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
+    return any(builtins.is_hybrid(one, part.tensors) for part in parts for one in part.operators) or (
+        blocks and any(tensor.block for part in parts for tensor in part.tensors)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,44 @@ def test_floats(op: str, kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, litert(data, feeds, reference=True)[0])
 
 
+def blocks(scales: Array, size: int, dtype: Any = np.float32) -> tuple[bytes, Array, Array]:
+    """Return a dense layer with a scale for each block of a row of weights, its weights, and an input."""
+    rng, rows = np.random.default_rng(3), scales.shape[0]
+    codes, x = rng.integers(-8, 8, (rows, 64)), rng.standard_normal((3, 64)).astype(np.float32)
+    is_real = dtype is np.float32
+    tensors = [
+        T("x", [3, 64], dtype, None if is_real else 0.03), T("s", scales.shape, scales.dtype, data=scales),
+        T("w", [rows, 64], np.int8, kind="INT4", data=packed(codes, 4), blocks=(1, -1, size)),
+        T("y", [3, rows], dtype, None if is_real else 0.2),
+    ]  # fmt: skip
+    op = Op("FULLY_CONNECTED", ["x", "w"], ["y"], "FullyConnectedOptions", {})
+    data = model(tensors, [op], ["x"], ["y"], versions={op.kind: 12})
+    return data, codes * scales.astype(np.float32).repeat(64 // max(scales.shape[1], 1), axis=1), x
+
+
+def test_scales_per_block(tmp_path: Path) -> None:
+    """LiteRT rounds the activations to 8 bits as it runs: its own check of the same bound is `mtool verify`."""
+    data, weights, x = blocks(np.random.default_rng(1).uniform(0.01, 0.05, (5, 2)).astype(np.float16), 32)
+    (found,) = compute(data, {"x": x}, tmp_path, "tflite", HOST)
+    np.testing.assert_allclose(found, x @ weights.T, rtol=1e-5, atol=1e-5)
+    bound = np.ptp(x, axis=1)[:, None] / 255 * np.abs(weights).sum(axis=1)
+    assert (np.abs(found - litert(data, {"x": x})[0]) <= bound).all()
+    data, weights, x = blocks(np.full((5, 2), 0.02, np.float32), 32, np.int8)
+    steps = np.rint(x / 0.03).clip(-128, 127).astype(np.int8)
+    (found,) = compute(data, {"x": steps}, tmp_path, "onnx", HOST)
+    np.testing.assert_array_equal(found, np.rint((steps * np.float32(0.03)) @ weights.T / 0.2).clip(-128, 127))
+    data, *_ = blocks(np.full((5, 2), 0.02, np.float32), 16)
+    (tmp_path / "m.tflite").write_bytes(data)
+    with pytest.raises(ModelError) as damaged:
+        load(tmp_path / "m.tflite")
+    assert damaged.value.details[0] == "'w' [5, 64] has 10 scales for blocks of 16"
+
+
 @pytest.mark.parametrize(
     ("kind", "others", "reason"),
     [
-        ("INT4", {"details": 2}, "its input 'w' has scales per block; expected one, or one per channel"),
+        ("INT4", {"details": 3}, "its input 'w' has scales along several dimensions; expected one, or one per channel"),
+        ("INT4", {"details": 2}, "its input 'w' has scales per block that are not constant, or with zero points"),
         ("UINT4", {}, "its input 'w' has elements of type UINT4"),
     ],
 )

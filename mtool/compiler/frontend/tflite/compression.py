@@ -63,16 +63,17 @@ def tables_of(metadata: bytes) -> Iterator[tuple[int, int, int, int]]:
     """
     whole = Table(metadata, 0)
     root = Table(metadata, whole.Get(numbers.UOffsetTFlags, 0))
-    version = _field(root, 4, numbers.Uint32Flags, 1)
+    version = field(root, 4, numbers.Uint32Flags, 1)
     if version != 1:
         raise Undecodable(f"its compression has schema version {version}; expected 1")
     for subgraph, part in enumerate(_vector(root, 6)):
         for found in _vector(part, 4):
-            tensor, values = _field(found, 4, numbers.Int32Flags, 0), _field(found, 6, numbers.Uint32Flags, 0)
-            yield subgraph, tensor, values, _field(found, 8, numbers.Uint8Flags, 0)
+            tensor, values = field(found, 4, numbers.Int32Flags, 0), field(found, 6, numbers.Uint32Flags, 0)
+            yield subgraph, tensor, values, field(found, 8, numbers.Uint8Flags, 0)
 
 
-def _field(table: Table, slot: int, kind: Any, default: int) -> int:
+def field(table: Table, slot: int, kind: Any, default: int) -> int:
+    """Return a number of a table, or the default if the table lacks it."""
     offset = table.Offset(slot)
     return int(table.Get(kind, table.Pos + offset)) if offset else default
 

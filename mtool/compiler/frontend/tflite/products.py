@@ -57,6 +57,9 @@ def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis
     """
     tensor = t.weights(index)
     data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
+    if tensor.block:
+        parts = (data, tensor.scale, tensor.zero_point.astype(data.dtype))
+        return t("DequantizeLinear", *parts, axis=tensor.axis, block_size=tensor.block)
     if tensor.is_quantized:
         lie = tensor is t.tensor(index) or _are_along(tensor, arranged, axis)
         if tensor.scale.size not in (1, data.shape[axis]) or not lie:
@@ -132,7 +135,7 @@ def has_int8_weights(operator: Operator, tensors: Sequence[Tensor]) -> bool:
     if len(numbers) != 3 or min(numbers) < 0:
         return False
     x, w, y = (tensors[number] for number in numbers)
-    int8 = w.dtype == np.int8 and w.is_quantized and w.data is not None and not w.zero_point.any()
+    int8 = w.dtype == np.int8 and w.is_quantized and not w.block and w.data is not None and not w.zero_point.any()
     return int8 and x.dtype == np.float32 and y.dtype == np.float32
 
 
@@ -509,10 +512,10 @@ def fully_connected(arithmetic: type[Real]) -> Translate:
     """FULLY_CONNECTED: weights [out, in]; the input is flattened, except with KeepNumDims."""
 
     def translate(t: Translation) -> None:
-        products = arithmetic(t)
+        products = (Real if t.tensor(1).block else arithmetic)(t)
         _check_kernel_reads(t)
         x, channels = flat_rows(products)
-        is_variable = arithmetic is Real and t.weights(1).data is None
+        is_variable = type(products) is Real and t.weights(1).data is None
         w = t.real(1) if is_variable else products.weights(lambda data: data, 0)
         products.put_rows(t("Gemm", x, w, *products.bias(channels), transB=1), channels)
 

@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 import tflite
+from flatbuffers.number_types import Int32Flags
 
 from mtool.base import plural
 from mtool.base.errors import ModelError
@@ -34,6 +35,7 @@ from mtool.compiler.operators.budget import Budget
 class Tensor:
     """A tensor: `scale` and `zero_point` are empty if it is not quantized; several scales lie along `axis`.
 
+    Weights with a scale for each `block` elements of a row have scales of shape [rows, blocks].
     `problem` is the reason why it can't be used, or "". `open` are the dimensions whose size is not fixed. `place` is
     its offset in memory, in bytes, if the file has one.
     """
@@ -48,6 +50,7 @@ class Tensor:
     problem: str
     open: tuple[int, ...] = ()
     place: int | None = None
+    block: int = 0
 
     @property
     def is_quantized(self) -> bool:
@@ -208,7 +211,7 @@ _BITS = {tflite.TensorType.INT4: 4, _INT2: 2}
 """The bits of an element, where a byte has several."""
 _NAMED = {value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
 _TYPE_NAMES = {_INT2: "INT2", 20: "UINT4", **_NAMED}
-_SCALES_OF = {2: "per block", 3: "along several dimensions"}  # QuantizationDetails that the package lacks
+_PER_BLOCK, _ALONG_SEVERAL = 2, 3  # QuantizationDetails that the package lacks
 _OPERATORS = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
 _OPTIONS = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
 _OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items() if isinstance(value, int)}
@@ -307,6 +310,9 @@ class _Reader:
             self._tensor(n, tensor, self.tables.get((number, n)), is_encoded=n in encoded)
             for n, tensor in enumerate(self._each(graph.TensorsLength(), graph.Tensors))
         )
+        tensors = tuple(
+            _in_blocks(tensor, graph.Tensors(n).Quantization(), tensors) for n, tensor in enumerate(tensors)
+        )
         read = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
         outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
         operators = tuple(
@@ -393,8 +399,8 @@ class _Reader:
             if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
                 raise Damaged(f"{where} has the invalid shape {list(shape)}")
         details = tensor.Quantization() and tensor.Quantization().DetailsType()
-        if details in _SCALES_OF and not is_encoded:
-            problem = f"scales {_SCALES_OF[details]}; expected one, or one per channel"
+        if details == _ALONG_SEVERAL and not is_encoded:
+            problem = "scales along several dimensions; expected one, or one per channel"
         if tensor.IsVariable():
             problem = VARIABLE
         scale, points, axis = self._quantization(where, None if is_encoded else tensor.Quantization(), shape)
@@ -533,6 +539,21 @@ def _list(vector: Any) -> Any:
 
 def _text(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace")
+
+
+def _in_blocks(tensor: Tensor, quantization: Any, tensors: Sequence[Tensor]) -> Tensor:
+    """Return a tensor with the scales of its blocks, which are another tensor, if it has blocks."""
+    if quantization is None or quantization.DetailsType() != _PER_BLOCK or tensor.problem:
+        return tensor
+    table = quantization.Details()
+    scales, zeros, block = (compression.field(table, slot, Int32Flags, 0) for slot in (4, 6, 8))
+    found = tensors[scales].data if 0 <= scales < len(tensors) else None
+    if tensor.data is None or found is None or zeros > 0 or len(tensor.shape) != 2 or block < 1:
+        return replace(tensor, problem="scales per block that are not constant, or with zero points")
+    if found.dtype.kind != "f" or found.size * block != tensor.data.size or tensor.shape[1] % block:
+        raise Damaged(f"{tensor.name!r} {list(tensor.shape)} has {found.size:,} scales for blocks of {block}")
+    scale = found.astype(np.float32).reshape(tensor.shape[0], -1)
+    return replace(tensor, scale=scale, zero_point=np.zeros(scale.shape, np.int64), axis=1, block=block)
 
 
 def _filled(tensor: Tensor) -> Tensor:

@@ -217,6 +217,8 @@ class Translation(Names):
         found = self.tensors[number]
         if found.problem:
             raise Unsupported(f"its {role} {found.name!r} has {found.problem}")
+        if found.block and self.op.kind != "FULLY_CONNECTED":
+            raise Unsupported(f"its {role} {found.name!r} has scales per block")
         if found.is_quantized and found.dtype.name in GRIDS:
             limits = np.iinfo(found.dtype)
             if (found.zero_point < limits.min).any() or (found.zero_point > limits.max).any():
@@ -281,7 +283,7 @@ class Translation(Names):
         source = self.tensors[self.dequantized[number]]
         assert source.data is not None
         self.afford(4 * source.data.size)
-        return real_numbers(source.data, source.scale, source.zero_point, source.axis)
+        return real_numbers(source.data, source.scale, source.zero_point, source.axis, source.block)
 
     def weights(self, index: int) -> Tensor:
         """Return a constant input: if a DEQUANTIZE made it, the integers before that."""
