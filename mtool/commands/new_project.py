@@ -273,7 +273,8 @@ def _values(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the values that the user's files are rendered with, besides the model, the board and the template."""
-    board, manifest = model.board, model.manifest
+    board, manifest, built = model.board, model.manifest, model.render_project()[1].project
+    assert built is not None
     builds_here = template.builder in ("host", "cmake", "west", "zig") or board.port.get("core") == "avr"
     wanted = {*_tools(tested, next(iter(tested.templates), ""))}
     wanted |= {*_tools(board, template.name)} if builds_here else set()
@@ -297,6 +298,7 @@ def _values(
         "extras": sorted({"litert" if is_tflite(model.path) else "verify", "test", *extras}),
         "packages": packages,
         "builds_here": builds_here,
+        "firmware": f"{GENERATED}/{built.firmware['host_driven' if kind == 'host-driven' else 'standalone']}",
         "needs_west": needs_west,
         "is_attached": not _runs_here(board) or board.usb is not None,
         "app": applications.APPLICATIONS[kind]().model_dump() if kind in applications.APPLICATIONS else None,

@@ -1,5 +1,6 @@
 """Users' own projects: created, built, run, updated; and steps in the wrong order."""
 
+import re
 import shutil
 import subprocess
 import tomllib
@@ -15,6 +16,7 @@ from mtool.cli import app
 from mtool.commands import new_project, user_project
 
 Captured = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[2]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -155,6 +157,26 @@ def test_new_writes_nothing_where_it_may_not(tmp_path: Path, monkeypatch: pytest
     assert begin(there, model, "--keep") == 2, "it is a project already"
 
 
+def loose(workflow: str) -> list[str]:
+    """Return the lines of a workflow that run something that its author can change afterwards."""
+    used = re.compile(r"\s*- uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    installed = re.compile(r".*pip install --require-hashes --requirement requirements\.txt")
+    lines = workflow.splitlines()
+    return [
+        *(line for line in lines if "uses:" in line and not used.fullmatch(line)),
+        *(line for line in lines if "pip install" in line and not installed.fullmatch(line)),
+        *(line for line in lines if "pull_request_target" in line),
+    ]
+
+
+def test_every_workflow_names_actions_by_commit_and_packages_by_hash() -> None:
+    roots = [resources.path("project_templates"), ROOT / ".github"]
+    found = [path for root in roots for path in root.rglob("*.yml")]
+    assert len(found) > 3
+    assert {path.name: loose(path.read_text()) for path in found if loose(path.read_text())} == {}
+    assert loose("- uses: actions/checkout@v4\n- run: pip install mtool-mcu\n") != []
+
+
 @pytest.mark.product(3)
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "arduino_uno", "nucleo_l4r5zi"])
 @pytest.mark.parametrize("kind", ["standalone", "host-driven", "mlperftiny"])
@@ -176,13 +198,15 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
     assert (".github/workflows/board.yml" in files) == is_attached
     for name, jobs in {
         ".github/workflows/mtool.yml": {"test"},
+        ".github/workflows/release.yml": {"release"},
         ".github/workflows/board.yml": {"board"},
         ".gitlab-ci.yml": {"test", *(["board"] if is_attached else [])},
     }.items():
         if name in files:
             workflow = yaml.safe_load(files[name])
             assert jobs <= {*workflow.get("jobs", workflow)}
-            assert b"://" not in files[name]
+            assert b"://" not in files[name] and b"cookiecutter" not in files[name]
+            assert loose(files[name].decode()) == []
     compile(files["tests/test_model.py"], "test_model.py", "exec")
     if kind == "host-driven":
         compile(files["drive.py"], "drive.py", "exec")
