@@ -15,6 +15,11 @@ static inline uint32_t mt_get_u32(const uint8_t *bytes)
     return mt_get_u16(bytes) | (uint32_t)mt_get_u16(bytes + 2) << 16;
 }
 
+static inline uint64_t mt_get_u64(const uint8_t *bytes)
+{
+    return mt_get_u32(bytes) | (uint64_t)mt_get_u32(bytes + 4) << 32;
+}
+
 static inline void mt_put_u16(uint8_t *bytes, uint16_t value)
 {
     bytes[0] = (uint8_t)value;

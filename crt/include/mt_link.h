@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mt_siphash.h"
+
 /* A received frame. `payload` lies in the link's receive buffer until the next mt_link_poll. */
 struct mt_frame {
     const uint8_t *payload;
@@ -24,6 +26,11 @@ struct mt_link {
     size_t end;             /* bytes in `received` */
     size_t scanned;         /* there is no delimiter between `begin` and this */
     uint8_t overlong;       /* the current frame is too large; its rest is skipped */
+#ifdef MT_LINK_KEY
+    uint8_t is_plain;       /* the next frame is sent without a MAC */
+    uint32_t next;          /* the full number of the request that is expected next */
+    uint8_t key[MT_SIPHASH_KEY_BYTES]; /* the session's */
+#endif
 };
 
 /* Open a link with `count` bytes of memory, which it keeps. */
@@ -46,5 +53,13 @@ size_t mt_link_payload_bytes(const struct mt_link *link);
 /* Send a frame with the first `count` bytes at mt_link_payload, which are overwritten. A status other than MT_OK is
  * the port's. */
 int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count);
+
+#ifdef MT_LINK_KEY
+/* Begin a session, whose key follows from the challenges of the host and the device, 16 bytes together. */
+void mt_link_open_session(struct mt_link *link, const uint8_t *challenges);
+
+/* Check the MAC of a frame of the open session that was just received, and remove it. MT_BAD_FRAME: it is wrong. */
+int32_t mt_link_check(struct mt_link *link, struct mt_frame *frame);
+#endif
 
 #endif

@@ -27,6 +27,8 @@ struct mt_loader_delta {
 
 extern const struct mt_loader_delta mt_loader_delta;
 
+/* FETCH reads a module's file up to its image; with MT_MODULES_READABLE defined, also its code and constants. */
+
 /* A firmware has one, with `host` and `storage` set and all else zero; its `extension` is that of the server's
  * configuration. */
 struct mt_loader {

@@ -50,6 +50,10 @@ enum {
 #define MT_FRAME_CRC_BYTES 4u
 #define MT_FRAME_MIN_BYTES (MT_FRAME_PAYLOAD + MT_FRAME_CRC_BYTES)
 
+/* In a session with a link key, the bytes of each side's challenge in HELLO, and of the MAC before each CRC. */
+#define MT_CHALLENGE_BYTES 8u
+#define MT_MAC_BYTES 8u
+
 /* Frames that the host may have in flight. A power of two, so that it divides 65536. */
 #define MT_WINDOW_FRAMES 16u
 

@@ -36,6 +36,10 @@ struct mt_extension {
                        struct mt_reply *reply);
     /* A fault stopped the model; with memory protection only. */
     void (*stopped)(struct mt_extension *extension, const struct mt_model *model);
+#ifdef MT_LINK_KEY
+    /* Write 8 bytes that no session had before, also before a reset. MT_NOT_SUPPORTED: there is no storage for that. */
+    int32_t (*draw)(struct mt_extension *extension, uint8_t *bytes);
+#endif
     const struct mt_model *models; /* numbered after the firmware's own; NULL: none */
 };
 

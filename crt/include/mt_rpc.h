@@ -34,6 +34,9 @@ void mt_rpc_idle(void);
 /* The host requests a reset: restart the processor. Optional: without it only the server starts again. */
 void mt_rpc_reset(void);
 
+/* Fill `bytes` with numbers that never repeat, also not after a reset. Only firmware with a link key needs it. */
+void mt_rpc_random(uint8_t *bytes, size_t count);
+
 /* Sizes that the application may define for mt_rpc.c:
  *   MT_RPC_BUFFER_BYTES   the server's buffers, at least 256; more makes transfers faster
  *   MT_RPC_WINDOW_BYTES   the bytes that the application can store between two calls of mt_rpc_read, as in the ring

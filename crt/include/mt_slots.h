@@ -3,8 +3,8 @@
  * a load goes into it, and becomes active with a single record that is written last. If power is lost at any byte, the
  * previous modules remain.
  *
- * The storage has slots of one size, then the journal in two areas, one of them in use. Its records have a checksum;
- * later records take precedence:
+ * The storage has slots of one size, then the journal in two areas, one of them in use. Its records have a checksum, or
+ * with a link key a MAC; later records take precedence:
  *
  *   LOAD    the number of bytes of the file with this identity in this slot: an interrupted load continues there
  *   COMMIT  the module in this slot is complete and was checked; its name and counter
@@ -28,6 +28,7 @@
 
 #include <stdint.h>
 
+#include "mt_siphash.h"
 #include "mtool.h"
 
 #ifndef MT_SLOTS_MOST
@@ -37,17 +38,26 @@
 #define MT_SLOTS_IDENTITY_BYTES 32u /* of a file's identity */
 #define MT_SLOTS_JOURNAL_BYTES 4096u /* the least size of an area; it ends with a sector */
 
-/* A record in the storage. */
+/* A record's check is its MAC under the link key, or its CRC-32. */
+#ifdef MT_LINK_KEY
+typedef uint64_t mt_slot_check;
+typedef uint16_t mt_slot_word;
+#else
+typedef uint32_t mt_slot_check;
+typedef uint32_t mt_slot_word;
+#endif
+
+/* A record in the storage: 64 bytes. */
 struct mt_slot_record {
-    uint32_t kind;
-    uint32_t slot;
+    mt_slot_word kind;
+    mt_slot_word slot;
     uint32_t bytes;     /* of the file */
     uint32_t there;     /* of the file, in the slot */
     uint32_t name;      /* of the model: its CRC-32 */
     uint32_t counter;   /* the module's; of HEAD: one more than that of the other area */
     uint32_t step;      /* LOAD: bytes between two of a file; TRIAL: starts left, with the current one */
     uint8_t identity[MT_SLOTS_IDENTITY_BYTES];
-    uint32_t check;     /* CRC-32 of the fields before it */
+    mt_slot_check check; /* of the fields before it */
 };
 
 struct mt_slots {
@@ -60,6 +70,9 @@ struct mt_slots {
     const struct mt_slot_record *records[MT_SLOTS_MOST]; /* the last LOAD or COMMIT of each slot, in the storage, or NULL */
     struct mt_slot_record load;         /* the load into the free slot; kind 0: none since the reset */
     uint32_t active;                    /* active slots, one bit each */
+#ifdef MT_LINK_KEY
+    uint32_t drawn;                     /* numbers drawn since the reset */
+#endif
     uint8_t free;                       /* the slot for the next load */
     uint8_t count;                      /* the number of slots */
     uint8_t chunk[MT_STORAGE_CHUNK];    /* the load's last bytes, less than a chunk */
@@ -119,5 +132,11 @@ int32_t mt_slots_commit(struct mt_slots *slots, uint32_t counter, uint32_t start
 
 /* Discard the loaded file, as it is damaged. */
 int32_t mt_slots_drop(struct mt_slots *slots);
+
+#ifdef MT_LINK_KEY
+/* Write 8 bytes that were never written before: HEAD's counter, which the first call after a reset raises by copying
+ * the journal, and the number of the call. The status is the storage's. */
+int32_t mt_slots_draw(struct mt_slots *slots, uint8_t *bytes);
+#endif
 
 #endif

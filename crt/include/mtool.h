@@ -58,7 +58,8 @@ struct mt_protect_area;
     X(MT_NO_MEMORY,         28, "there is not enough memory, or it is not aligned") \
     X(MT_MISSING_IMPORT,    29, "a module calls a function that the firmware does not have") \
     X(MT_BAD_DELTA,         30, "a delta is malformed, too large, or starts from other bytes") \
-    X(MT_STOPPED,           31, "a fault stopped the model, and the firmware continues")
+    X(MT_STOPPED,           31, "a fault stopped the model, and the firmware continues") \
+    X(MT_UNAUTHENTICATED,   32, "the firmware opens a session only for a host with its link key")
 /* clang-format on */
 
 enum {

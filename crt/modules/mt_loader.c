@@ -152,9 +152,20 @@ static void stopped(struct mt_extension *extension, const struct mt_model *model
     }
 }
 
+#ifdef MT_LINK_KEY
+static int32_t draw(struct mt_extension *extension, uint8_t *bytes)
+{
+    struct mt_loader *const loader = (struct mt_loader *)(void *)extension;
+    return loader->storage != NULL ? mt_slots_draw(&loader->slots, bytes) : MT_NOT_SUPPORTED;
+}
+#endif
+
 int32_t mt_loader_start(struct mt_loader *loader)
 {
     loader->extension.execute = execute;
+#ifdef MT_LINK_KEY
+    loader->extension.draw = draw;
+#endif
     loader->extension.stopped = stopped;
     if (loader->storage == NULL) {
         return MT_OK;
@@ -534,7 +545,12 @@ static int32_t on_fetch(const struct mt_loader *loader, struct mt_requests *stat
     if (module == NULL) {
         return MT_BAD_INDEX;
     }
-    if (offset > module->view.file_bytes || count > module->view.file_bytes - offset) {
+#ifdef MT_MODULES_READABLE
+    const uint32_t end = module->view.file_bytes;
+#else
+    const uint32_t end = module->view.image_at; /* the code and constants stay in the device */
+#endif
+    if (offset > end || count > end - offset) {
         return MT_BAD_RANGE;
     }
     if (count > mt_link_payload_bytes(&state->link) - 1u) {

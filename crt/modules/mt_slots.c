@@ -7,12 +7,18 @@
 #include "mt_crc32.h"
 #include "mtool.h"
 
-#define HEAD 0x4842544Du   /* "MTBH" */
-#define LOAD 0x4C42544Du   /* "MTBL" */
-#define COMMIT 0x4342544Du /* "MTBC" */
-#define TRIAL 0x5442544Du  /* "MTBT" */
-#define KEY 0x4B42544Du    /* "MTBK" */
+#ifdef MT_LINK_KEY
+#define KIND(letter) ('B' | (letter) << 8)
+#define BLANK 0xFFFFu
+#else
+#define KIND(letter) ('M' | 'T' << 8 | 'B' << 16 | (uint32_t)(letter) << 24)
 #define BLANK 0xFFFFFFFFu
+#endif
+#define HEAD KIND('H')
+#define LOAD KIND('L')
+#define COMMIT KIND('C')
+#define TRIAL KIND('T')
+#define KEY KIND('K')
 #define RECORD ((uint32_t)sizeof(struct mt_slot_record))
 #define CHUNK MT_STORAGE_CHUNK
 #define LOADS 8u /* of a file */
@@ -20,9 +26,13 @@
 
 typedef char record_is_a_chunk[sizeof(struct mt_slot_record) == MT_STORAGE_CHUNK ? 1 : -1];
 
-static uint32_t check_of(const struct mt_slot_record *record)
+static mt_slot_check check_of(const struct mt_slot_record *record)
 {
+#ifdef MT_LINK_KEY
+    return mt_siphash(mt_link_key, (const uint8_t *)record, offsetof(struct mt_slot_record, check));
+#else
     return mt_crc32((const uint8_t *)record, offsetof(struct mt_slot_record, check));
+#endif
 }
 
 /* The record at a place of an area; NULL: no valid one. */
@@ -226,7 +236,7 @@ uint8_t mt_slots_trial(const struct mt_slots *slots)
 }
 
 /* Append another record for the module on trial. */
-static int32_t change(struct mt_slots *slots, uint32_t kind, uint32_t starts)
+static int32_t change(struct mt_slots *slots, mt_slot_word kind, uint32_t starts)
 {
     const uint8_t slot = mt_slots_trial(slots);
     int32_t status = copy_journal(slots);
@@ -435,3 +445,15 @@ int32_t mt_slots_drop(struct mt_slots *slots)
     slots->load.kind = 0;
     return status;
 }
+
+#ifdef MT_LINK_KEY
+int32_t mt_slots_draw(struct mt_slots *slots, uint8_t *bytes)
+{
+    const int32_t status = slots->drawn == 0 ? copy_journal(slots) : MT_OK;
+    if (status == MT_OK) {
+        mt_put_u32(bytes, slots->head);
+        mt_put_u32(bytes + 4, ++slots->drawn);
+    }
+    return status;
+}
+#endif

@@ -2,6 +2,7 @@
 #include "mt_rpc.h"
 
 #include "mt_build.h"
+#include "mt_key.h"
 #include "mtool.h"
 
 #if MT_RPC_BUFFER_BYTES < 256
@@ -83,6 +84,14 @@ uint32_t mt_port_timer_granularity_ns(void)
     (void)mt_rpc_time(&hz);
     return hz != 0u && hz < 1000000000u ? (1000000000u + hz / 2u) / hz : 1u;
 }
+
+#ifdef MT_LINK_KEY
+int32_t mt_port_random(uint8_t *bytes, size_t count)
+{
+    mt_rpc_random(bytes, count);
+    return MT_OK;
+}
+#endif
 
 void mt_port_idle(void)
 {

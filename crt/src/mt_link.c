@@ -114,16 +114,63 @@ uint8_t *mt_link_payload(const struct mt_link *link)
 
 size_t mt_link_payload_bytes(const struct mt_link *link)
 {
+#ifdef MT_LINK_KEY
+    return link->packet - MT_FRAME_MIN_BYTES - MT_MAC_BYTES;
+#else
     return link->packet - MT_FRAME_MIN_BYTES;
+#endif
 }
+
+#ifdef MT_LINK_KEY
+enum { FROM_HOST, FROM_DEVICE };
+
+void mt_link_open_session(struct mt_link *link, const uint8_t *challenges)
+{
+    uint8_t text[1u + 2u * MT_CHALLENGE_BYTES];
+    memcpy(text + 1, challenges, 2u * MT_CHALLENGE_BYTES);
+    for (text[0] = 0; text[0] < 2u; ++text[0]) {
+        mt_put_u64(link->key + 8u * text[0], mt_siphash(mt_link_key, text, sizeof text));
+    }
+    link->next = 0;
+}
+
+/* The MAC of a frame's first `count` bytes. It also covers the direction and the full sequence number, which take its
+ * place after them for the moment. */
+static uint64_t mac_of(const struct mt_link *link, uint8_t *frame, size_t count, uint8_t direction)
+{
+    const uint16_t behind = (uint16_t)(link->next - mt_get_u16(frame + MT_FRAME_SEQUENCE));
+    mt_put_u32(frame + count, link->next - behind);
+    mt_put_u32(frame + count + 4, direction);
+    return mt_siphash(link->key, frame, count + MT_MAC_BYTES);
+}
+
+int32_t mt_link_check(struct mt_link *link, struct mt_frame *frame)
+{
+    uint8_t *const bytes = link->received + (frame->payload - MT_FRAME_PAYLOAD - link->received);
+    if (frame->count < MT_MAC_BYTES) {
+        return MT_BAD_FRAME;
+    }
+    frame->count -= MT_MAC_BYTES;
+    const uint64_t found = mt_get_u64(bytes + MT_FRAME_PAYLOAD + frame->count);
+    const uint64_t wrong = found ^ mac_of(link, bytes, MT_FRAME_PAYLOAD + frame->count, FROM_HOST);
+    return ((uint32_t)wrong | (uint32_t)(wrong >> 32)) == 0 ? MT_OK : MT_BAD_FRAME; /* takes the same time for all */
+}
+#endif
 
 int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count)
 {
     uint8_t *const frame = frame_of(link);
-    const size_t checked = MT_FRAME_PAYLOAD + count;
+    size_t checked = MT_FRAME_PAYLOAD + count;
     frame[0] = type;
     mt_put_u16(frame + MT_FRAME_SESSION, session);
     mt_put_u16(frame + MT_FRAME_SEQUENCE, sequence);
+#ifdef MT_LINK_KEY
+    if (!link->is_plain) {
+        mt_put_u64(frame + checked, mac_of(link, frame, checked, FROM_DEVICE));
+        checked += MT_MAC_BYTES;
+    }
+    link->is_plain = 0;
+#endif
     mt_put_u32(frame + checked, mt_crc32(frame, checked));
     const size_t encoded = mt_cobs_encode(link->to_send + 1, frame, checked + MT_FRAME_CRC_BYTES);
     link->to_send[0] = 0;

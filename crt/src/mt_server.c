@@ -19,11 +19,23 @@ static struct {
     uint8_t is_used;                    /* a request of the open session was executed */
     uint8_t is_rejecting;               /* RESEND was sent, and no frame in order has arrived since */
     uint8_t is_done;                    /* the host asked for a reset */
+#ifdef MT_LINK_KEY
+    uint8_t challenges[2u * MT_CHALLENGE_BYTES]; /* the host's and the device's, of the open session */
+#endif
 } server;
 
 static int32_t send(uint8_t type, uint16_t sequence, size_t count)
 {
     return mt_link_send(&server.requests.link, type, server.session, sequence, count);
+}
+
+/* The same to a host that has no session. */
+static int32_t send_outside(uint8_t type, const struct mt_frame *request, size_t count)
+{
+#ifdef MT_LINK_KEY
+    server.requests.link.is_plain = 1;
+#endif
+    return mt_link_send(&server.requests.link, type, request->session, request->sequence, count);
 }
 
 static size_t put_text(uint8_t *bytes, const char *text, size_t capacity)
@@ -56,6 +68,29 @@ static void open_session(uint32_t nonce, uint32_t host)
     server.is_rejecting = 0;
 }
 
+#ifdef MT_LINK_KEY
+/* Draw the device's challenge for a new session; its key follows from that and the host's, at the end of HELLO. The
+ * status is the port's, or MT_UNAUTHENTICATED: the host sent none. */
+static int32_t draw_key(const struct mt_frame *request)
+{
+    uint8_t challenges[2u * MT_CHALLENGE_BYTES];
+    if (request->count != 10u + MT_CHALLENGE_BYTES) {
+        return MT_UNAUTHENTICATED;
+    }
+    memcpy(challenges, request->payload + 10, MT_CHALLENGE_BYTES);
+    struct mt_extension *const extension = server.requests.config->extension;
+    int32_t status = mt_port_random(challenges + MT_CHALLENGE_BYTES, MT_CHALLENGE_BYTES);
+    if (status == MT_NOT_SUPPORTED && extension != NULL) {
+        status = extension->draw(extension, challenges + MT_CHALLENGE_BYTES);
+    }
+    if (status == MT_OK) {
+        memcpy(server.challenges, challenges, sizeof challenges);
+        mt_link_open_session(&server.requests.link, challenges);
+    }
+    return status;
+}
+#endif
+
 static int32_t on_hello(const struct mt_frame *request)
 {
     uint8_t *reply = mt_link_payload(&server.requests.link);
@@ -71,8 +106,14 @@ static int32_t on_hello(const struct mt_frame *request)
         const int may_take_over = (flags & MT_HELLO_TAKE_OVER) != 0 || (host != 0 && host == server.host);
         if (server.is_open && server.is_used && !may_take_over) {
             *reply = MT_BUSY;
-            return mt_link_send(&server.requests.link, MT_HELLO | MT_REPLY, request->session, request->sequence, 6);
+            return send_outside(MT_HELLO | MT_REPLY, request, 6);
         }
+#ifdef MT_LINK_KEY
+        *reply = (uint8_t)draw_key(request);
+        if (*reply != MT_OK) {
+            return send_outside(MT_HELLO | MT_REPLY, request, 6);
+        }
+#endif
         open_session(nonce, host);
     }
     *reply = MT_OK;
@@ -85,6 +126,10 @@ static int32_t on_hello(const struct mt_frame *request)
     put_hash(reply + MT_HASH_DIGITS, server.requests.config->model->model_hash);
     reply += 2u * MT_HASH_DIGITS;
     reply += put_text(reply, server.requests.config->model->name, MT_NAME_BYTES);
+#ifdef MT_LINK_KEY
+    memcpy(reply, server.challenges + MT_CHALLENGE_BYTES, MT_CHALLENGE_BYTES);
+    reply += MT_CHALLENGE_BYTES;
+#endif
     return send(MT_HELLO | MT_REPLY, request->sequence, (size_t)(reply - mt_link_payload(&server.requests.link)));
 }
 
@@ -121,7 +166,7 @@ static int32_t execute(const struct mt_frame *request, struct mt_reply *reply)
     }
 }
 
-static int32_t on_frame(const struct mt_frame *request)
+static int32_t on_frame(struct mt_frame *request)
 {
     uint8_t *const payload = mt_link_payload(&server.requests.link);
     const uint16_t behind = (uint16_t)(server.expected - request->sequence); /* 0: it is the expected one */
@@ -130,8 +175,13 @@ static int32_t on_frame(const struct mt_frame *request)
     if (!server.is_open || request->session != server.session) {
         payload[0] = MT_NO_SESSION; /* from an earlier session, or from before a reset */
         payload[1] = server.is_open;
-        return mt_link_send(&server.requests.link, MT_RESEND, request->session, request->sequence, 2);
+        return send_outside(MT_RESEND, request, 2);
     }
+#ifdef MT_LINK_KEY
+    if (mt_link_check(&server.requests.link, request) != MT_OK) {
+        return reject(MT_BAD_FRAME); /* also if an earlier one was lost, as the number does not fit */
+    }
+#endif
     if (behind > MT_WINDOW_FRAMES) {
         return reject(MT_BAD_FRAME); /* an earlier one was lost */
     }
@@ -143,6 +193,9 @@ static int32_t on_frame(const struct mt_frame *request)
         status = execute(request, &reply);
         *status_of(request) = (uint8_t)status;
         ++server.expected;
+#ifdef MT_LINK_KEY
+        server.is_open &= ++server.requests.link.next != 0; /* no number is used twice */
+#endif
     }
     *payload = (uint8_t)status;
     return send((uint8_t)(request->type | MT_REPLY), request->sequence, 1u + reply.count);
@@ -187,7 +240,12 @@ void mt_server_log(const char *text)
 {
     if (server.is_open) {
         const struct mt_link *const link = &server.requests.link;
-        (void)send(MT_LOG, 0, put_text(mt_link_payload(link), text, mt_link_payload_bytes(link)));
+#ifdef MT_LINK_KEY
+        const uint16_t sequence = server.expected; /* as the MAC covers it */
+#else
+        const uint16_t sequence = 0;
+#endif
+        (void)send(MT_LOG, sequence, put_text(mt_link_payload(link), text, mt_link_payload_bytes(link)));
     }
 }
 

@@ -478,14 +478,23 @@ static void refuse(uint32_t slot_bytes)
     CHECK(status == MT_NO_MEMORY && mt_slots_counter(&slots, 129) == 129);
 }
 
+#ifdef MT_LINK_KEY
+static const uint8_t *forger = mt_link_key;
+#endif
+
 /* A record whose checksum is right, but which has more bytes than its file or its slot, is ignored. */
 static void forge(uint32_t slot_bytes, uint32_t bytes, uint32_t there)
 {
     const uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {1};
     const uint32_t journal = storage.sector_bytes > 4096u ? storage.sector_bytes : 4096u;
-    struct mt_slot_record record = {.kind = 0x4C42544Du, .bytes = bytes, .there = there, .identity = {1}};
+    const mt_slot_word load = (mt_slot_word)(0x4C42544Du >> (32u - 8u * (uint32_t)sizeof(mt_slot_word)));
+    struct mt_slot_record record = {.kind = load, .bytes = bytes, .there = there, .identity = {1}};
     uint32_t found_there;
+#ifdef MT_LINK_KEY
+    record.check = mt_siphash(forger, (const uint8_t *)&record, offsetof(struct mt_slot_record, check));
+#else
     record.check = mt_crc32((const uint8_t *)&record, offsetof(struct mt_slot_record, check));
+#endif
     memset(flash, 0xFF, sizeof flash);
     memset(weak, 0, sizeof weak);
     memset(states, ERASED, sizeof states);
@@ -533,6 +542,12 @@ int main(int count, char **values)
         refuse(slot_bytes);
         forge(slot_bytes, 100, 200);
         forge(slot_bytes, slots.slot_bytes + 1u, 64);
+#ifdef MT_LINK_KEY
+        static const uint8_t another[MT_SIPHASH_KEY_BYTES] = {0};
+        forger = another;
+        forge(slot_bytes, 100, 64); /* else that load would go on */
+        forger = mt_link_key;
+#endif
     }
     printf("%u cuts, %u loads went on, %u trials ended and %u stayed, %u at a key\n", (unsigned)cuts, (unsigned)resumed,
            (unsigned)ends[0], (unsigned)ends[1], (unsigned)key_cuts);

@@ -196,13 +196,13 @@ def _refusing(path: Path) -> Iterator[None]:
         raise UsageError(error.what, details=details, hint=error.hint) from None
 
 
-def create(name: str, data: bytes, folder: int | None) -> None:
+def create(name: str, data: bytes, folder: int | None, rights: int = _RIGHTS) -> None:
     """Create a new file in an open folder, or, without a folder, at a path, and write it.
 
     Raises:
         OSError: it exists already, or it can't be written; then no file is left.
     """
-    handle = os.open(name, _NEW, _RIGHTS, dir_fd=folder)
+    handle = os.open(name, _NEW, rights, dir_fd=folder)
     try:
         with open(handle, "wb") as file:  # noqa: PTH123
             file.write(data)

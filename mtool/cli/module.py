@@ -156,6 +156,7 @@ def load(
     ram: bool = False,
     since: Path | None = None,
     trial: int = 0,
+    link_key: Path | None = None,
 ) -> None:
     """Load a module into a device: this adds its model without flashing the firmware again.
 
@@ -168,7 +169,16 @@ def load(
 
     with out.progress(is_bytes=True) as progress:
         done = loading.load_module(
-            module, project, port=port, probe=probe, board=board, ram=ram, since=since, trial=trial, progress=progress
+            module,
+            project,
+            port=port,
+            probe=probe,
+            board=board,
+            ram=ram,
+            since=since,
+            trial=trial,
+            link_key=link_key,
+            progress=progress,
         )
     names = list(dict.fromkeys(one.name for one in done.models))  # of several with the same name only one is visible
     out.result(
@@ -205,14 +215,20 @@ def load(
 # `mtool key`: a key pair for signing modules.
 
 
-def key(out: Output, file: Path, *, encrypt: bool = False) -> None:
+def key(out: Output, file: Path, *, encrypt: bool = False, link: bool = False) -> None:
     """Make a key pair (Ed25519) for modules: one key signs them, firmware is built with the other.
 
     The private key is a file that only you can read: keep a copy in a safe place. Firmware accepts only modules signed
     with its keys, so a lost key can't be replaced. Existing files are never overwritten.
     """
+    from mtool.manifest import link_key
     from mtool.manifest.modules import keys
 
+    if link:
+        link_key.make(file)
+        out.result({"link_key": str(file)})
+        out.text(f"{file}  link key: firmware is built with it (--link-key); keep it secret")
+        return
     public = keys.make(file, encrypt=encrypt)
     other = keys.public_path_of(file)
     out.result(

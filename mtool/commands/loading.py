@@ -18,6 +18,7 @@ from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
 from mtool.device.session.connection import no_modules, of_flash, require_modules
 from mtool.device.transport import open_port
+from mtool.manifest.link_key import find
 from mtool.manifest.modules import exports, format
 from mtool.manifest.modules.format import Kind, Module
 from mtool.stages.job import check_board, project_in
@@ -69,6 +70,7 @@ def load_module(
     ram: bool = False,
     since: Path | None = None,
     trial: int = 0,
+    link_key: Path | None = None,
     progress: Progress = lambda there, whole: None,
 ) -> Loaded:
     """Load a module; an interrupted load of the same module is resumed.
@@ -84,6 +86,7 @@ def load_module(
             from this computer.
         trial: the number of starts for which it is on trial: if it is not confirmed in that time, or memory protection
             stops it, the next start uses the modules before it; 0: it stays, which also confirms it.
+        link_key: that of `session.open`.
         progress: called with the number of bytes sent so far, and the number of bytes to send.
 
     Raises:
@@ -99,7 +102,7 @@ def load_module(
         described = project_in(project)
         check_board(project, described, board)
         require_modules(described)
-        with session.open(project, port=port, probe=probe) as device:
+        with session.open(project, port=port, probe=probe, link_key=link_key) as device:
             try:
                 done = _load(device.session, module, data, old, place, trial, progress)
             except DeviceError as refused:
@@ -120,7 +123,7 @@ def load_module(
         )
     usb = boards.get(board).usb if board else None
     with open_port(port, baud=usb.uart if usb else _DEFAULT_BAUD, probe=probe) as transport:
-        client = Client(transport, timeout_s=_TIMEOUT_S)
+        client = Client(transport, timeout_s=_TIMEOUT_S, key=find(link_key))
         try:
             return _load(client, module, data, old, place, trial, progress)
         finally:

@@ -23,6 +23,7 @@ from mtool.manifest import (
     Manifest,
     Project,
     bytes_in_memories,
+    link_key,
     total_arena_bytes,
     total_constant_bytes,
 )
@@ -145,7 +146,8 @@ def package(packed: Packed, form: Format) -> FileTree:
     if many:
         variants = {core: own for core, (own, _) in many.items()}
         sources = portable.merged(manifest.firmware_name, variants, packed.refused, models=models)
-    names = [name for name in sources if name not in (FILE_NAME, *(one.graph for one in manifest.models))]
+    beside = (FILE_NAME, link_key.FILE_NAME, *(one.graph for one in manifest.models))
+    names = [name for name in sources if name not in beside]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
         raise UsageError(
@@ -158,6 +160,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
     else:
         files[FILE_NAME] = manifest.to_json()
+        files |= {name: sources[name] for name in sources if name == link_key.FILE_NAME}
     described = [one.for_templates() for one in manifest.models]
     values = {
         "model": manifest.firmware_name,

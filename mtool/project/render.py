@@ -14,7 +14,7 @@ from mtool.base.filetree import FileTree, from_folder, is_plain
 from mtool.base.option_values import CHANNEL
 from mtool.boards import ROLES, Board
 from mtool.boards.protection import needed_unit
-from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories
+from mtool.manifest import FILE_NAME, Manifest, Project, arenas_of, bytes_in_memories, link_key
 from mtool.project import chip_drivers, loaded_modules
 from mtool.project.levels import hot_sources, levels_of
 from mtool.project.program import Program
@@ -58,7 +58,10 @@ def render(
     if chosen.builder == "arduino" and any(one.pools or one.constant_pools for one in manifest.models):
         raise UsageError("--pool is not supported on Arduino: its cores use a single RAM", hint="leave out --pool")
     folders = chosen.folders
+    key = link_key.of_option(options or {})
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
+    if key is not None:
+        headers = FileTree({**headers.files, f"{folders.headers}/{link_key.HEADER}": link_key.header(key)})
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)
@@ -91,6 +94,7 @@ def render(
         .merged(app)
         .merged(extra)
         .merged(FileTree({path: headers[path] for path in included}))
+        .merged(link_key.file(key))
     )
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(

@@ -14,6 +14,7 @@ from mtool.base.filetree import FileTree, from_folder, is_plain
 from mtool.base.option_values import CHANNEL
 from mtool.base.records import Strict
 from mtool.boards import Board
+from mtool.manifest import link_key
 
 if TYPE_CHECKING:
     import jinja2
@@ -124,7 +125,7 @@ class Template(Strict):
         """
         given = {**{name: str(value) for name, value in board.options.get(self.name, {}).items()}, **given}
         for name in given:
-            if name not in self.options:
+            if name not in self.options and name != link_key.OPTION:  # which every template has: it is a secret
                 what = f"the template {self.name} has no option {name!r}"
                 details = [f"{known}: {option.help}" for known, option in sorted(self.options.items())]
                 raise UsageError(what, details=details, hint=spelling.did_you_mean(name, self.options))

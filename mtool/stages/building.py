@@ -14,7 +14,7 @@ from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
 from mtool.base.option_values import CHANNEL, Format
 from mtool.boards import Board
-from mtool.manifest import Manifest, StackBound
+from mtool.manifest import Manifest, StackBound, link_key
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.options import Options
 
@@ -38,17 +38,18 @@ def write_project(model: CompiledModel, folder: Path | None = None) -> Path:
     target = folder or model.default_folder()
     tree, described = model.render_project()
     if model.options.edits != "force":
-        _check_replaced(target, described)
+        _check_replaced(target, described, tree)
     filetree.write(tree, target, edits=model.options.edits)
     return target
 
 
-def _check_replaced(folder: Path, new: Manifest) -> None:
+def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
     """Refuse to replace firmware that takes modules with firmware that loses them; warn of anything else that is lost.
 
     Raises:
         UsageError: the firmware in the folder takes modules, and the new one takes none or has another key; or its
-            slots have another size, so that the new firmware would find neither modules nor counters.
+            slots have another size, or its link key is another, so that the new firmware would find neither modules nor
+            counters.
     """
     from mtool.project import loaded_modules
 
@@ -69,6 +70,12 @@ def _check_replaced(folder: Path, new: Manifest) -> None:
                     f"{name}: there {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in wrong
                 ],
                 hint="add --modules and the same --module-key, use another --output-dir, or add --force",
+            )
+        key = folder / link_key.FILE_NAME
+        if (key.read_bytes() if key.is_file() else None) != tree.files.get(link_key.FILE_NAME):
+            raise UsageError(
+                f"{folder}: this build changes the link key, so that the device loses its modules and their counters",
+                hint="add the same --link-key, use another --output-dir, or add --force",
             )
         there, now = (loaded_modules.read(one.options, one.board) for one in (old.project, new.project))
         assert there is not None and now is not None

@@ -18,7 +18,7 @@ from mtool.base.option_values import Format, Slide
 from mtool.boards import Board
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
-from mtool.manifest import Manifest, Protection
+from mtool.manifest import Manifest, Protection, link_key
 from mtool.stages import formatting
 from mtool.stages.options import Options, check_options, protects, tuning_results_of, weights_of
 
@@ -152,6 +152,8 @@ class CompiledModel:
         _, runtime = _runtime()
         port = filetree.from_folder(resources.path("crt") / "rpc")
         all_files = {**self._in_project().files, **runtime.files, **port.files}
+        if (key := link_key.of_option(self.options.template_options)) is not None:
+            all_files |= {link_key.HEADER: link_key.header(key), **link_key.file(key).files}
         files, described = project.own_firmware(all_files, self.manifest, self.board, form)
         return self._complete(files, described), described
 
@@ -161,7 +163,7 @@ class CompiledModel:
 
         headers, _ = _runtime()
         included = {name: headers[name] for name in project.runtime_headers([FileTree(files)], headers)}
-        return FileTree({**files, **included, manifest.FILE_NAME: described.to_json()})
+        return FileTree({**included, **files, manifest.FILE_NAME: described.to_json()})
 
     def _single(self, files: FileTree, runtime: "Runtime") -> FileTree:
         from mtool import project

@@ -25,6 +25,7 @@ from mtool.compiler.plan import Choice
 from mtool.compiler.plan.pool import LEAST_ALIGNMENT, Pool, section_fault
 from mtool.compiler.request import Request
 from mtool.compiler.tuned.results import TuningResults
+from mtool.manifest import link_key
 from mtool.stages.tuned import tuning_results_for
 
 log = logging.getLogger(__name__)
@@ -401,9 +402,12 @@ def parse(**values: Any) -> Options:
         )
     first = _first_values(given["state"])
     modules = module_options(given.pop("modules"), key, unsigned=given.pop("unsigned_modules"))
+    line = given.pop("link_key")
     fields = {OPTIONS[name].python_name: value for name, value in given.items()}
     fields |= {name: READERS[name](value) for name, value in fields.items() if name in READERS}
     fields["template_options"] |= modules
+    if line is not None:
+        fields["template_options"][link_key.OPTION] = link_key.read(line).digits
     return Options(
         **fields,
         name=names[0] if names else "",

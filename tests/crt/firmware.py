@@ -21,10 +21,14 @@ PARTS = {
     "mt_test_framing.c": ("mt_cobs", "mt_crc32", "mt_link"),
     "mt_test_graph.c": ("mt_graph", "mt_json"),
     "mt_test_packed.c": (),
+    "mt_test_siphash.c": ("mt_siphash",),
 }
 
 MODEL_HASH = "00112233445566778899aabbccddeeff" * 2
 BUILD_HASH = "feed" * 16
+UNREADABLE = "TEST_UNREADABLE"
+"""Instead of MT_MODULES_READABLE, as in usual firmware."""
+
 HANG, LEAVE, GO_DEEP, LOG, FAIL = 123, 124, 125, 126, 127
 
 
@@ -42,7 +46,7 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
     runtime = [path for path in SOURCES if parts is None or path.stem in parts]
     if names == MODULES:
         runtime += [path for path in (CRT / "modules").glob("*.c") if path.stem != "mt_module_native"]
-        defines = ("TEST_MODULES", *defines)
+        defines = ("TEST_MODULES", *(() if UNREADABLE in defines else ("MT_MODULES_READABLE",)), *defines)
     files = [str(path) for path in [*runtime, *(CRT / "tests" / name for name in names)]]
     return sanitized.build(files, target, [*STRICT, *(f"-D{name}" for name in defines)])
 

@@ -9,14 +9,17 @@ import pytest
 from tests.crt.firmware import CRT, STRICT
 
 LEAST_CUTS, ROUNDS = (10_000, 58) if amount.IS_ALL else (2_000, 14)
-SOURCES = (CRT / "tests" / "mt_test_slots.c", CRT / "modules" / "mt_slots.c", CRT / "src" / "mt_crc32.c")
+SOURCES = [*(CRT / "src" / f"{name}.c" for name in ("mt_crc32", "mt_siphash")), CRT / "modules" / "mt_slots.c"]
 CHECKED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["without a key", "MT_LINK_KEY={1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("slots") / "slots"
-    subprocess.run(["gcc", *STRICT, *CHECKED, *SOURCES, "-o", made], check=True)
+    key = [f"-D{request.param}"] if "=" in request.param else []
+    subprocess.run(
+        ["gcc", *STRICT, *CHECKED, *key, *SOURCES, CRT / "tests" / "mt_test_slots.c", "-o", made], check=True
+    )
     return made
 
 

@@ -15,6 +15,7 @@ from mtool.device.rpc.handshake import Expected, shake_hands
 from mtool.device.rpc.protocol import Fault, FaultKind, Hello, Info, Message, Placed, Reply, Request, Status
 from mtool.device.rpc.window import Window, data_frames
 from mtool.device.transport import Transport
+from mtool.manifest.link_key import LinkKey
 
 # The owner of a session: the process that opened it, one thread at a time.
 
@@ -81,6 +82,7 @@ class Client:
         expected: the expected firmware; None: any.
         timeout_s: how long it may take to start and to answer.
         model: the model of the requests; default: the first one, with no further knowledge.
+        key: the device's link key, for an authenticated session; None: the firmware has none.
         take_over: open the session even if a host on another computer has one open with the device.
         device_s: the least device time that passes in a second of host time; less than 1 in an emulator.
         stream_s: how long a model may compute when it receives rows of an input.
@@ -97,6 +99,7 @@ class Client:
         expected: Expected | None = None,
         timeout_s: float = HELLO_TIMEOUT_S,
         model: Served = Served(),
+        key: LinkKey | None = None,
         take_over: bool = False,
         device_s: float = 1.0,
         stream_s: float = 0.0,
@@ -105,8 +108,10 @@ class Client:
         self.owner = owner or Owner()
         self._model, self._stream_s, self._device_s = model, stream_s, device_s
         self._name = transport.name
-        session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
-        self.window = Window(transport, session, self.hello, on_fault=model.on_fault)
+        session, self.hello, seal = shake_hands(
+            transport, expected=expected, timeout_s=timeout_s, take_over=take_over, key=key
+        )
+        self.window = Window(transport, session, self.hello, seal=seal, on_fault=model.on_fault)
 
     hello: Hello
     """The device's answer to the handshake."""

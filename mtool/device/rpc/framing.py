@@ -3,9 +3,13 @@
 import struct
 import zlib
 from collections.abc import Iterator
+from hmac import compare_digest
 from typing import NamedTuple
 
 from cobs import cobs
+
+from mtool.manifest import link_key
+from mtool.manifest.link_key import LinkKey
 
 _HEADER = struct.Struct("<BHH")
 _CRC = struct.Struct("<I")
@@ -42,6 +46,30 @@ def decode(encoded: bytes | bytearray) -> Frame | None:
         return None
     kind, session, sequence = _HEADER.unpack_from(body)
     return Frame(kind, session, sequence, body[_HEADER.size : -_CRC.size])
+
+
+class Seal:
+    """The authentication of a session's frames: a MAC at the end of each payload."""
+
+    def __init__(self, key: LinkKey) -> None:
+        self._key = key
+
+    def seal(self, frame: Frame, number: int) -> Frame:
+        """Return a frame to the device with its MAC; `number`: its full sequence number."""
+        return frame._replace(payload=frame.payload + self._mac(frame, number, link_key.FROM_HOST))
+
+    def open(self, frame: Frame, following: int) -> Frame | None:
+        """Return a frame from the device without its MAC; None: that is wrong.
+
+        `following`: the full number of the next request, at most 65,535 after the frame's.
+        """
+        opened = frame._replace(payload=frame.payload[: -link_key.MAC_BYTES])
+        number = following - ((following - frame.sequence) & 0xFFFF)
+        mac = self._mac(opened, number, link_key.FROM_DEVICE)
+        return opened if compare_digest(opened.payload + mac, frame.payload) else None
+
+    def _mac(self, frame: Frame, number: int, direction: int) -> bytes:
+        return self._key.mac(_HEADER.pack(*frame[:3]) + frame.payload, number, direction)
 
 
 class Decoder:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from mtool.base.errors import CommunicationError
 from mtool.device.rpc import protocol
-from mtool.device.rpc.framing import Decoder, Frame, encode
+from mtool.device.rpc.framing import Decoder, Frame, Seal, encode
 from mtool.device.rpc.protocol import Hello, Message, Status, describe
 from mtool.device.transport import Transport
+from mtool.manifest.link_key import CHALLENGE_BYTES, MAC_BYTES, LinkKey
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 1.0
@@ -37,8 +38,13 @@ class Expected:
 
 
 def shake_hands(
-    transport: Transport, *, expected: Expected | None, timeout_s: float, take_over: bool = False
-) -> tuple[int, Hello]:
+    transport: Transport,
+    *,
+    expected: Expected | None,
+    timeout_s: float,
+    take_over: bool = False,
+    key: LinkKey | None = None,
+) -> tuple[int, Hello, Seal | None]:
     """Open a session.
 
     Args:
@@ -48,21 +54,28 @@ def shake_hands(
             other rates are tried after that, for 2 s in total.
         take_over: open it even if the device has a session with another computer. This is always done if no other
             computer can reach the device.
+        key: the device's link key; None: the session is not authenticated.
 
     Returns:
-        The session's number, and the device's description of itself.
+        The session's number, the device's description of itself, and what authenticates the frames.
 
     Raises:
         CommunicationError: nothing answers, or something else or other firmware does; the message says which.
     """
     nonce = secrets.randbits(32)
     session = nonce & 0xFFFF
-    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive, host=host_number())
+    challenge = secrets.token_bytes(CHALLENGE_BYTES) if key is not None else b""
+    taking = take_over or transport.is_exclusive
+    payload = protocol.hello(nonce, take_over=taking, host=host_number(), challenge=challenge)
     request = encode(Frame(Message.MT_HELLO, session, 0, payload))
     decoder = Decoder()
     reply = _ask(transport, request, nonce, decoder, timeout_s)
     if reply is not None:
-        return session, _check(reply, transport.name, expected)
+        _check_opened(reply.payload, transport.name)
+        seal = None
+        if key is not None:
+            reply, seal = _authenticated(reply, transport.name, key, challenge)
+        return session, _check(reply.payload, transport.name, expected), seal
     tail = decoder.tail
     baud = transport.baud
     if baud is not None and not _is_text(tail) and (other := _answering_baud(transport, baud, request, nonce)):
@@ -79,8 +92,8 @@ def host_number() -> int:
     return zlib.crc32(name.encode())
 
 
-def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:
-    """Send HELLO until its reply comes, and return the payload; None: no reply."""
+def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> Frame | None:
+    """Send HELLO until its reply comes, and return it; None: no reply."""
     kind, at, sent = Message.MT_HELLO | protocol.REPLY, protocol.NONCE_AT, struct.pack("<I", nonce)
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
@@ -91,7 +104,7 @@ def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, tim
         while (left := wait_until - time.monotonic()) > 0:
             for frame in decoder.feed(transport.read(timeout_s=left)):
                 if frame is not None and frame.type == kind and frame.payload[at : at + 4] == sent:
-                    return frame.payload
+                    return frame
     return None
 
 
@@ -109,7 +122,21 @@ def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int)
             transport.set_baud(baud)
 
 
-def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
+def _authenticated(reply: Frame, name: str, key: LinkKey, challenge: bytes) -> tuple[Frame, Seal]:
+    """Return the reply to HELLO without its MAC and challenge, and what authenticates the session's frames."""
+    seal = Seal(key.of_session(challenge, reply.payload[-MAC_BYTES - CHALLENGE_BYTES : -MAC_BYTES]))
+    opened = seal.open(reply, 0)
+    if opened is None:
+        model = reply.payload[protocol.HELLO_REPLY_BYTES :]
+        if model.decode("ascii", "replace").isidentifier():  # it ends with the model's name: there is no MAC
+            hint = "build it with --link-key and flash it again, or leave out the key"
+            raise CommunicationError(f"{name} does not authenticate its sessions: it has no link key", hint=hint)
+        hint = "use the key that its firmware was built with: --link-key FILE, or MTOOL_LINK_KEY"
+        raise CommunicationError(f"{name} has another link key", hint=hint)
+    return opened._replace(payload=opened.payload[:-CHALLENGE_BYTES]), seal
+
+
+def _check_opened(payload: bytes, name: str) -> None:
     version = payload[protocol.VERSION_AT]
     if version != protocol.VERSION:
         raise CommunicationError(
@@ -120,8 +147,17 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
     if payload[0] == Status.MT_BUSY:
         hint = "close it there; if it is gone, reset the board, or use mtool.device.session.open(..., take_over=True)"
         raise CommunicationError(f"{name} is in use: another host has an open session", hint=hint)
+    if payload[0] == Status.MT_UNAUTHENTICATED:
+        hint = "give its key: --link-key FILE, or MTOOL_LINK_KEY"
+        raise CommunicationError(f"{name} opens a session only for a host with its link key", hint=hint)
+    if payload[0] == Status.MT_NOT_SUPPORTED:
+        hint = "its port needs random numbers (mt_port_random), or flash for modules"
+        raise CommunicationError(f"{name} can't open an authenticated session", hint=hint)
     if payload[0] != Status.MT_OK:
         raise CommunicationError(f"{name} refused to open a session", details=[describe(payload[0])])
+
+
+def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
     hello = protocol.read_hello(payload)
     if expected is None:
         return hello

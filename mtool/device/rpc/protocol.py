@@ -46,6 +46,8 @@ NO_OPERATOR = 0xFFFF
 """Instead of an operator's number: the whole model, or unknown."""
 WRITE_BYTES = _WRITE.size
 """The size of a WRITE's payload before the data."""
+HELLO_REPLY_BYTES = _HELLO_REPLY.size
+"""The size of the reply to HELLO before the model's name."""
 VERSION_AT = 1
 NONCE_AT = 2
 """The position of the version and the nonce in HELLO's reply, in every version of the protocol."""
@@ -158,15 +160,16 @@ class Placed:
         return self.kind, self.index, self.offset
 
 
-def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
+def hello(nonce: int, *, take_over: bool, host: int, challenge: bytes = b"") -> bytes:
     """Return the payload that opens a session.
 
     Args:
         nonce: 32 random bits that identify the session.
         take_over: open it even if another computer has a session.
         host: 32 bits that identify this computer; 0: unknown.
+        challenge: 8 random bytes, of a host with a link key.
     """
-    return _HELLO.pack(VERSION, nonce, TAKE_OVER if take_over else 0, host)
+    return _HELLO.pack(VERSION, nonce, TAKE_OVER if take_over else 0, host) + challenge
 
 
 def read_hello(payload: bytes) -> Hello:
@@ -304,7 +307,7 @@ Status = IntEnum(
     "MT_TIMER_NOT_STARTED MT_TIMER_RUNNING MT_TIMER_OVERFLOW MT_NOT_SUPPORTED MT_IO MT_MODEL MT_STACK_OVERFLOW "
     "MT_BUSY MT_UNKNOWN_FUNCTION MT_BAD_COUNT MT_BAD_TYPE MT_BAD_SHAPE MT_BAD_GRAPH MT_BAD_SIZE MT_DEVICE "
     "MT_BAD_ORDER MT_BAD_MODULE MT_BAD_SIGNATURE MT_OLD_MODULE MT_WRONG_MACHINE MT_NO_MEMORY MT_MISSING_IMPORT "
-    "MT_BAD_DELTA MT_STOPPED",
+    "MT_BAD_DELTA MT_STOPPED MT_UNAUTHENTICATED",
     start=0,
 )
 """The status of a function of the runtime, or of a reply, in the order of the list in crt/include/mtool.h."""

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mtool.base.errors import CommunicationError, MtoolError, NoAnswerError
-from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
+from mtool.device.rpc.framing import FRAME_BYTES, Decoder, Frame, Seal, encode
 from mtool.device.rpc.protocol import REPLY, WRITE_BYTES, Fault, Hello, Message, Reply, Request, Status, read_fault
 from mtool.device.transport import Transport
+from mtool.manifest.link_key import MAC_BYTES
 
 # The speed of a link, measured by the bytes that were acknowledged.
 
@@ -91,12 +92,21 @@ class Window:
         transport: the channel, with an open session.
         session: its number.
         hello: the device's description of itself.
+        seal: authenticates the frames; None: they are not authenticated.
         on_fault: returns the error to raise when the device reports a fault.
     """
 
     def __init__(
-        self, transport: Transport, session: int, hello: Hello, *, on_fault: Callable[[Fault], MtoolError]
+        self,
+        transport: Transport,
+        session: int,
+        hello: Hello,
+        *,
+        seal: Seal | None = None,
+        on_fault: Callable[[Fault], MtoolError],
     ) -> None:
+        self._seal = seal
+        self._number = 0  # of the next request, in full
         self.on_fault = on_fault
         self.transport = transport
         self.session = session
@@ -127,7 +137,8 @@ class Window:
         together = 1 if transport.is_lossless else _FRAMES_IN_WINDOW
         share = max(self._window_bytes // together, min(self._window_bytes, _LEAST_FRAME_BYTES))
         encoded_most = min(hello.packet_bytes, share * 254 // 256 - 4)
-        self.max_data_bytes = max(encoded_most - FRAME_BYTES - WRITE_BYTES, 1)
+        self._frame_bytes = FRAME_BYTES + (MAC_BYTES if seal is not None else 0)
+        self.max_data_bytes = max(encoded_most - self._frame_bytes - WRITE_BYTES, 1)
         self.data_bytes = self.max_data_bytes if transport.is_lossless else min(self.max_data_bytes, _FIRST_DATA_BYTES)
         """The bytes of a tensor that the next WRITE or READ should carry."""
 
@@ -187,7 +198,8 @@ class Window:
         oldest = next(iter(self._sent), self.next_sequence)
         if (self.next_sequence - oldest) & 0xFFFF >= self._hello.window_frames:
             return None  # the device keeps its replies to this number of frames, no more
-        encoded = encode(Frame(request.type, self.session, self.next_sequence, request.payload))
+        frame = Frame(request.type, self.session, self.next_sequence, request.payload)
+        encoded = encode(frame if self._seal is None else self._seal.seal(frame, self._number))
         return encoded if not self._sent or self._bytes_sent + len(encoded) <= self._window_bytes else None
 
     def _add(self, request: Request, encoded: bytes) -> bytes:
@@ -195,6 +207,7 @@ class Window:
         self._sent[self.next_sequence] = _Sent(request, self.next_sequence, encoded, self._order, time.monotonic())
         self._bytes_sent += len(encoded)
         self.next_sequence = (self.next_sequence + 1) & 0xFFFF
+        self._number += 1
         self._made_progress()
         return encoded
 
@@ -258,7 +271,7 @@ class Window:
         return max(least_s, 3 * self.round_trip_s) + self._transfer_s()
 
     def _transfer_s(self) -> float:
-        reply_bytes = sum([FRAME_BYTES + sent.request.reply_bytes for sent in self._sent.values()])
+        reply_bytes = sum([self._frame_bytes + sent.request.reply_bytes for sent in self._sent.values()])
         return (self._bytes_sent + reply_bytes) / self.speed.bytes_per_second
 
     def _patience_s(self) -> float:
@@ -270,6 +283,13 @@ class Window:
     def _handle(self, frame: Frame) -> None:
         if frame.session != self.session:
             return  # a late frame of an earlier session
+        if self._seal is not None and frame != Frame(
+            Message.MT_RESEND, self.session, frame.sequence, bytes([Status.MT_NO_SESSION, *frame.payload[1:2]])
+        ):  # only that is not authenticated, as a device without a session has no key for it
+            opened = self._seal.open(frame, self._number)
+            if opened is None:
+                return
+            frame = opened
         self._heard_at = time.monotonic()
         sent = self._sent.get(frame.sequence)
         if sent is not None and frame.type == sent.request.type | REPLY:
@@ -299,7 +319,7 @@ class Window:
         if sent.is_repeated or sent.request.work_s:
             self.speed.begin()
         else:
-            in_one_direction = max(len(sent.encoded), FRAME_BYTES + len(frame.payload))
+            in_one_direction = max(len(sent.encoded), self._frame_bytes + len(frame.payload))
             self.speed.acknowledge(in_one_direction, now - max(self._progress_at, sent.sent_at))
         self._replies[frame.sequence] = Reply(sent.request, frame.payload[0], frame.payload[1:])
         self._made_progress()

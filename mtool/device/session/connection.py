@@ -18,6 +18,7 @@ from mtool.device.rpc.protocol import Status
 from mtool.device.session import faults
 from mtool.device.transport import Transport
 from mtool.manifest import Manifest, Operator, Project, named
+from mtool.manifest.link_key import LinkKey
 from mtool.manifest.modules import format
 from mtool.manifest.modules.format import Interface
 from mtool.version import __version__
@@ -123,6 +124,7 @@ class Connection(Closing):
         serial_number: the USB serial number of the board or its probe; "": it has none.
         reopen: starts the firmware or opens its port again, for `reconnect`.
         take_over: open the session even if a host on another computer has one open.
+        key: the device's link key; None: its firmware has none.
         firmware: the file that the device runs, to locate faults in it; None: it is not here.
 
     Raises:
@@ -150,6 +152,7 @@ class Connection(Closing):
         serial_number: str = "",
         reopen: Callable[[], Transport] | None = None,
         take_over: bool = False,
+        key: LinkKey | None = None,
         firmware: Path | None = None,
     ) -> None:
         self.owner = Owner()
@@ -162,6 +165,7 @@ class Connection(Closing):
         self._timeout_s = timeout_s
         self._reopen = reopen
         self._firmware = firmware
+        self._key = key
         self._open_session(stream_s=stream_s, take_over=take_over)
 
     def _open_session(self, *, stream_s: float, take_over: bool) -> None:
@@ -175,6 +179,7 @@ class Connection(Closing):
                 expected=Expected(first.model, first.model_hash, self.project.build_hash, entry),
                 timeout_s=self._timeout_s,
                 model=self._served(0, first),
+                key=self._key,
                 device_s=_EMULATED_S if self.unit == "instructions" else 1.0,
                 take_over=take_over,
                 stream_s=stream_s,

@@ -26,6 +26,7 @@ from mtool.device.session.timing import MOST_RUNS, Calibration, Readings, Timing
 from mtool.device.transport import SerialTransport, Transport
 from mtool.device.transport.gdb_remote import TcpTransport
 from mtool.manifest import Manifest
+from mtool.manifest.link_key import LinkKey
 from mtool.manifest.modules.format import unpack
 
 P = ParamSpec("P")
@@ -98,6 +99,7 @@ class Device(Closing):
         serial_number: the USB serial number of the board or its probe; "": it has none.
         reopen: starts the firmware or opens its port again, for `reconnect`.
         take_over: open the session even if a host on another computer has one open.
+        key: the device's link key; None: its firmware has none.
         firmware: the file that the device runs, to locate faults in it; None: it is not here.
 
     Raises:
@@ -117,6 +119,7 @@ class Device(Closing):
         serial_number: str = "",
         reopen: Callable[[], Transport] | None = None,
         take_over: bool = False,
+        key: LinkKey | None = None,
         firmware: Path | None = None,
         work_s: float | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class Device(Closing):
             serial_number=serial_number,
             reopen=reopen,
             take_over=take_over,
+            key=key,
             firmware=firmware,
         )
         self.identity = self.connection.identity

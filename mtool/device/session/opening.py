@@ -22,6 +22,7 @@ from mtool.device.transport import ProcessTransport, Recorder, Transport, Unicor
 from mtool.device.transport.emulator import Channel, open_emulator
 from mtool.device.transport.opening import control_block, open_port
 from mtool.manifest import Project
+from mtool.manifest.link_key import find
 
 _KIND = "host_driven"
 TIMEOUT_S = 10.0
@@ -40,6 +41,7 @@ def open(
     timeout_s: float = TIMEOUT_S,
     emulator_arguments: Sequence[str] = (),
     take_over: bool = False,
+    link_key: Path | None = None,
     record: IO[str] | None = None,
     model: str = "",
     work_s: float | None = None,
@@ -58,6 +60,7 @@ def open(
         take_over: open the session even if a host on another computer has one open with the device, which then loses
             it. On this computer a port has one user at a time, and a session left open by a crashed program is
             always taken over.
+        link_key: the file of the device's link key; default: that in the folder, then MTOOL_LINK_KEY.
         record: receives each piece of data on the channel, with its time.
         model: the name of one of the firmware's models; default: the only one, or all: device["kws"].
         work_s: the default time limit of an inference in seconds; default: generous, from its estimated instructions.
@@ -90,6 +93,7 @@ def open(
         serial_number=serial_number,
         reopen=lambda: start()[0],
         take_over=take_over,
+        key=find(link_key, path),
         firmware=firmware,
         work_s=work_s,
     )
@@ -117,7 +121,8 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
         return
     firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
     transport, serial_number = _transport(project, firmware, port, probe, ())
-    with Device(described, transport, timeout_s=TIMEOUT_S, serial_number=serial_number):
+    key = find(None, Path(folder))
+    with Device(described, transport, timeout_s=TIMEOUT_S, serial_number=serial_number, key=key):
         pass
 
 
@@ -137,7 +142,8 @@ def build_at(folder: str | Path, *, port: str, probe: str = "") -> str:
     device = attached(project, port, probe)
     if device is None:
         return ""
-    with closing(_at_port(project, device, None, probe)[0]) as transport, closing(Client(transport)) as client:
+    key = find(None, Path(folder))
+    with closing(_at_port(project, device, None, probe)[0]) as transport, closing(Client(transport, key=key)) as client:
         return client.hello.build_hash
 
 

@@ -10,6 +10,7 @@ from mtool import manifest
 from mtool.base import files
 from mtool.base.errors import UsageError
 from mtool.device.build import Built
+from mtool.manifest import link_key
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
 from mtool.tuning.measuring import Outcome
 
@@ -95,7 +96,8 @@ def pack(prepared: BuiltProject) -> Bundle:
     """Return the bundle of a built project."""
     firmware = prepared.built.firmware[HOST_DRIVEN]
     beside = (firmware.with_suffix(suffix) for suffix in _SUFFIXES)
-    wanted = [prepared.folder / manifest.FILE_NAME, firmware, *(path for path in beside if path.is_file())]
+    key = prepared.folder / link_key.FILE_NAME
+    wanted = [prepared.folder / manifest.FILE_NAME, firmware, *(path for path in (*beside, key) if path.is_file())]
     packed = {path.relative_to(prepared.folder).as_posix(): zlib.compress(path.read_bytes(), 1) for path in wanted}
     return Bundle(packed, prepared.built.toolchain)
 

@@ -447,3 +447,14 @@ def test_the_requests_are_numbered_as_in_c() -> None:
     assert (Place.FIRMWARE, Place.FLASH, Place.RAM) == (0, 1, 2)
     assert HEAD_BYTES == loading.HEAD_BYTES
     assert protocol.REPLY | Message.MT_FETCH == 0x94
+
+
+def test_a_module_is_read_back_only_up_to_its_image() -> None:
+    file = module(5, padding=500)
+    with process(firmware.UNREADABLE) as transport:
+        client = Client(transport, timeout_s=5)
+        loading.load(client, file, Place.RAM)
+        image_at = len(file) - 501
+        assert loading.fetch(client, 1, 0, image_at) == file[:image_at]
+        with pytest.raises(DeviceError, match="MT_BAD_RANGE"):
+            loading.fetch(client, 1, image_at, 1)

@@ -1,0 +1,55 @@
+"""Projects with a link key: firmware and folder have it, `mtool.json` and other firmware have nothing of it."""
+
+from pathlib import Path
+
+import pytest
+
+import mtool
+from mtool import commands
+from mtool.base import resources
+from mtool.base.errors import UsageError
+from mtool.base.filetree import FileTree
+from mtool.stages.options import parse
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+KEY = "00112233445566778899aabbccddeeff"
+
+
+def rendered(board: str, template: str, **values: str) -> FileTree:
+    options = mtool.Options(name="net", template=template, template_options=values)
+    return mtool.compile(DIGITS, board=board, options=options).render_project()[0]
+
+
+@pytest.mark.parametrize(
+    ("board", "template"),
+    [("host", "host"), ("mps2_an386", "baremetal"), ("mps2_an386", "zephyr"), ("nano_33_ble", "arduino")],
+)
+def test_the_key_is_in_two_files_only(board: str, template: str, tmp_path: Path) -> None:
+    file = tmp_path / "device.key"
+    file.write_text(f"{KEY}\n")
+    without, found = rendered(board, template), rendered(board, template, **parse(link_key=file).template_options)
+    (header,) = (path for path in without if path.endswith("mt_key.h"))
+    assert {path for path in found if KEY in found.text(path)} == {"link.key"}
+    assert "#define MT_LINK_KEY {0x00, 0x11, 0x22," in found.text(header)
+    assert without[header] == (resources.path("crt") / "include" / "mt_key.h").read_bytes()
+    changed = {path for path in found if found[path] != without.files.get(path)}
+    assert {path for path in changed if not path.endswith("mt_build.h")} == {"link.key", header, "mtool.json"}
+    assert {*found} - {*without} == {"link.key"}
+
+
+def test_firmware_of_ones_own_has_the_key() -> None:
+    options = mtool.Options(name="net", template_options={"link_key": KEY})
+    files = mtool.compile(DIGITS, board="host", options=options).package("cmake", rpc=True)
+    assert [path for path in files if "MT_LINK_KEY {0x00, 0x11," in files.text(path)] == ["include/mt_key.h"]
+    assert files.text("link.key") == f"{KEY}\n"
+
+
+def test_firmware_with_modules_keeps_its_key(tmp_path: Path) -> None:
+    modules = {"modules": "signed", "module_key": bytes(range(32)).hex()}
+    for key in ({}, {"link_key": KEY}):
+        options = mtool.Options(name="net", template_options=modules | key)
+        model = mtool.compile(DIGITS, board="mps2_an386", options=options)
+        if not key:
+            commands.write_project(model, tmp_path / "project")
+    with pytest.raises(UsageError, match="changes the link key"):
+        commands.write_project(model, tmp_path / "project")
