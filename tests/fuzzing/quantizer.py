@@ -17,7 +17,7 @@ KEEP_GRID = {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "MaxPool
 def quantized(net: Net, share: float, *, few_bits: bool = False) -> Net:
     """Return a network of which this share of the float values stands on grids, with the ranges of one run.
 
-    With `few_bits`, weights have 8 to 1 bits by layers, and a third of the values 16.
+    With `few_bits`, weights have 8 to 1 bits by layers, a third of the values 16; in some networks many are signs.
 
     Raises:
         ValueError: onnxruntime can't run the network.
@@ -34,6 +34,7 @@ class _Quantizer:
         self.real: dict[str, str] = {}  # what is read in place of a value
         self.grid: dict[str, tuple[str, str]] = {}  # of a value that is read dequantized
         self.kind = self.rng.choice((np.int8, np.int8, np.uint8))
+        self.signs = self.rng.choice((0.0, 0.6)) if few_bits else 0.0
 
     def run(self) -> Net:
         ranges = _ranges(self.old)
@@ -57,10 +58,25 @@ class _Quantizer:
         if value.dtype != np.float32 or self.rng.random() > self.share or not np.isfinite(data).all():
             return
         scale, zero = grid or self.make_grid(data)
+        if self.rng.random() < self.signs:
+            self.sign(value)
+            return
         quantized, real = self.new.fresh("q"), self.new.fresh("d")
         self.append("QuantizeLinear", [value.name, scale, zero], quantized, self.new.constants[zero].dtype, value.shape)
         self.append("DequantizeLinear", [quantized, scale, zero], real, np.float32, value.shape)
         self.real[value.name], self.grid[value.name] = real, (scale, zero)
+
+    def sign(self, value: Value) -> None:
+        """Make a value 1 or -1 on a grid."""
+        one = float(self.rng.choice((1, 0.1)))
+        numbers = [self.new.constant(number, np.float32) for number in (0, one, -one)]
+        names = [self.new.fresh("s") for _ in range(4)]
+        scale, zero = self.new.constant(one / self.rng.choice((1, 127)), np.float32), self.new.constant(0, np.int8)
+        self.append(self.rng.choice(("GreaterOrEqual", "Less")), [value.name, numbers[0]], names[0], bool, value.shape)
+        self.append("Where", [names[0], *numbers[1:]], names[1], np.float32, value.shape)
+        self.append("QuantizeLinear", [names[1], scale, zero], names[2], np.int8, value.shape)
+        self.append("DequantizeLinear", [names[2], scale, zero], names[3], np.float32, value.shape)
+        self.real[value.name], self.grid[value.name] = names[3], (scale, zero)
 
     def make_grid(self, data: Array) -> tuple[str, str]:
         low, high = min(0.0, float(data.min(initial=0))), max(0.0, float(data.max(initial=0)))

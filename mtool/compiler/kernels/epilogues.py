@@ -31,6 +31,7 @@ class Products:
     shared: the lines that define it, as in Kernel.
     others: further headers that it needs.
     ties: the result of `EpilogueText.beside_halves` for the channels that are computed together.
+    has_bias: the weights include the biases.
     """
 
     weights: Array
@@ -42,6 +43,7 @@ class Products:
     shared: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     ties: Array | None = None
+    has_bias: bool = False
 
     @property
     def c(self) -> str:
@@ -211,7 +213,7 @@ class EpilogueText(Epilogue):
         """
         node, graph, weights, ties = self.node, self.graph, products.weights, products.ties
         own = {"weights": weights} | ({"ties": ties} if ties is not None else {})
-        if self.has_bias:
+        if self.has_bias and not products.has_bias:
             own["bias"] = self.bias_of_model
         layout = products.layout or _OWN_LAYOUTS.get(weights.ndim, "")
         layouts = {"weights": layout, "bias": "of each output channel", "ties": TIES}

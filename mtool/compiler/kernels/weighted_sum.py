@@ -20,11 +20,13 @@ class WeightedSum(WithEpilogue):
     pad_value: the integer input's representation of 0: its zero point.
     float_bias: the epilogue adds the model's float bias, which may be rounded to whole steps of the accumulator
         where the result is an integer (mtool.compiler.passes.fold_constants).
+    magnitude: each element of the input is this number or its negative; 0: not known.
     macs: the multiply-accumulates of the original model, if channels have been removed; None: those of its shapes.
     """
 
     pad_value: int = 0
     float_bias: bool = False
+    magnitude: int = 0
     macs: int | None = None
 
     def macs_of_rows(self, rows: int, of: int) -> int | None:

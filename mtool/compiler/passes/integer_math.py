@@ -113,12 +113,11 @@ class _Work:
         return self.known[part]
 
     def _rewritten(self, part: Expr) -> Expr:
-        if part.op in ("cast", "quantize"):
-            constant = part.rewrite(self._number)
-            if all(arg.op == "const" for arg in constant.args):
-                return const(evaluate(constant, [], ()).item(), part.dtype)
+        choice = self._choice_of_constants(part)
+        if choice is not None:
+            return choice
         if part.op == "cast":
-            return self._choice_of_constants(part) or _whole(part)
+            return _whole(part)
         if part.op == "rescale":
             return self._pair(part) or part
         if part.op != "quantize":
@@ -180,12 +179,17 @@ class _Work:
         return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
 
     def _choice_of_constants(self, part: Expr) -> Expr | None:
-        """Convert both sides of a condition, if they are constants."""
-        inner = part.args[0]
-        if inner.op != "where" or any(side.op != "const" for side in inner.args[1:]):
+        """Compute a function of a choice between two constants for both."""
+        args = [self._number(arg) for arg in part.args]
+        choices = [arg for arg in args if arg.op == "where"]
+        if len(choices) != 1 or part.op in ("where", "load", "reduce"):
             return None
-        sides = (self.rewritten(replace(part, args=(side,))) for side in inner.args[1:])
-        return call("where", inner.args[0], *sides, dtype=part.dtype)
+        condition, *sides = choices[0].args
+        if any(arg.op != "const" for arg in (*args, *sides) if arg != choices[0]):
+            return None
+        parts = [replace(part, args=tuple(side if arg == choices[0] else arg for arg in args)) for side in sides]
+        yes, no = (const(evaluate(one, [], ()).item(), part.dtype) for one in parts)
+        return call("where", condition, yes, no, dtype=part.dtype)
 
     def _choice(self, part: Expr) -> Expr | None:
         """Quantize both sides of a maximum, a minimum or a condition, if both are integers then.

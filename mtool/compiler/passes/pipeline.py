@@ -22,6 +22,7 @@ from mtool.compiler.passes.lower import lower
 from mtool.compiler.passes.name_nodes import name_nodes
 from mtool.compiler.passes.one_window import windows_to_dense
 from mtool.compiler.passes.quantization import propagate_quantization, use_signed_integers
+from mtool.compiler.passes.signs import mark_signs
 from mtool.compiler.passes.slide import slide, with_slides
 from mtool.compiler.passes.state_layout import put_time_outermost
 
@@ -51,6 +52,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fold_constants,
         clamp_indices,  # indices that depend on data
         slide,  # windows that move: operators compute the new rows alone
+        mark_signs,  # inputs that are signs
         partial(windows_to_dense, target=target),  # convolutions of one window
         copy_constant_inputs,  # kernels read variables
         copy_outputs,  # no two outputs are written by one operator

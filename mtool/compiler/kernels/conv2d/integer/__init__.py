@@ -15,6 +15,7 @@ from mtool.compiler.kernels.conv2d.schedule import PatchSchedule, PortableSchedu
 from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.expressions import is_identity
 from mtool.compiler.kernels.few_bits import are_within
+from mtool.compiler.kernels.integer.signs import Signs
 from mtool.compiler.kernels.packing import filled_up, round_up
 from mtool.compiler.kernels.schedule import Target, knob
 from mtool.compiler.kernels.weighted_sum import weight_offset
@@ -352,4 +353,19 @@ def _is_local(epilogue: EpilogueText) -> bool:
     return all(axis.value == 3 for axis in own)
 
 
-SCHEDULES = (Im2col(), Depthwise(), Pairs(), Tables())
+@dataclass(frozen=True)
+class PointwiseSigns(Signs):
+    """The same, pixel by pixel."""
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Without padding, pixel by pixel."""
+        return Conv.of(node, graph).is_pointwise and super().supports(node, graph, target)
+
+    def axes(self, work: integer.Work, epilogue: EpilogueText) -> dict[int, str]:
+        """Image, row, column, channel."""
+        conv = Conv.of(epilogue.node, epilogue.graph)
+        row = f"m / {conv.size[1]} % {conv.size[0]}" if conv.batch > 1 else f"m / {conv.size[1]}"
+        return {0: f"m / {conv.pixels}", 1: row, 2: f"m % {conv.size[1]}", 3: "(c + i)"}
+
+
+SCHEDULES = (Im2col(), Depthwise(), Pairs(), Tables(), PointwiseSigns())

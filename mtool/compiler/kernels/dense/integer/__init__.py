@@ -12,6 +12,7 @@ from mtool.compiler.kernels.dense.gemv import DenseSchedule, Matrix
 from mtool.compiler.kernels.epilogues import EpilogueText, Products
 from mtool.compiler.kernels.few_bits import bits_of
 from mtool.compiler.kernels.integer import RESULT, Tile, TileKnobs, Work, is_narrow, reads_activations, tiled
+from mtool.compiler.kernels.integer.signs import Signs
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import EIGHT_BITS
 
@@ -169,4 +170,12 @@ class Fields(DenseSchedule[EpilogueText]):
         return size.rows * (tiles * each + 4 * size.depth) + code * price_of_code(epilogue.node, epilogue.graph)
 
 
-SCHEDULES = (Gemv(), Fields())
+class RowSigns(Signs):
+    """The same, row by row."""
+
+    def axes(self, work: Work, epilogue: EpilogueText) -> dict[int, str]:
+        """Row, output."""
+        return {0: "m", 1: "(c + i)"}
+
+
+SCHEDULES = (Gemv(), Fields(), RowSigns())
