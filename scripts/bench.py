@@ -9,8 +9,10 @@ there; DIR has the MLPerf Tiny models as kws/kws_int8_qdq.onnx and so on (defaul
 import argparse
 import json
 import logging
+import re
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,25 +164,34 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, *layers_table(json.loads(LAYERS.read_text()))])
 
 
+def replace_table(page: Path, head: str, rows: Iterable[Sequence[str]]) -> None:
+    """Write the rows of a page's table, behind its head of two lines."""
+    before, _, behind = page.read_text().partition(head)
+    *_, behind = re.split(r"^(?!\|)", behind, maxsplit=1, flags=re.MULTILINE)
+    page.write_text(before + head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + behind)
+
+
 LAYERS_HEAD = """## Single layers
 
 Instructions for each unit of a layer, measured in a model of this layer alone. *bound*: the loads, multiplications and
-stores that the core's registers allow. `make bench-layers` counts them again (models: `scripts/layer_models.py`).
+stores that the core's registers allow. *CMSIS*: CMSIS-NN, or CMSIS-DSP for transforms. `make bench-layers` counts them
+again (models: `scripts/layer_models.py`).
 
-| layer | core | unit | before | now | bound | CMSIS-NN |
+| layer | core | unit | before | now | bound | CMSIS |
 |---|---|---|--:|--:|--:|--:|"""
 
 
 def layers_table(rows: dict[str, dict[str, Any]]) -> list[str]:
     """Return the lines about single layers."""
-    figures = ("before", "now", "bound", "cmsis_nn")
+    figures = ("before", "now", "bound", "cmsis")
     cells = (
-        [row["layer"], row["core"], row["unit"], *(_figure(row.get(name)) for name in figures)] for row in rows.values()
+        [row["layer"], row["core"], row["unit"], *(figure(row.get(name)) for name in figures)] for row in rows.values()
     )
     return [LAYERS_HEAD, *(f"| {' | '.join(each)} |" for each in cells), ""]
 
 
-def _figure(count: float | None) -> str:
+def figure(count: float | None) -> str:
+    """Return a count as text; "": there is none."""
     if count is None:
         return ""
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"

@@ -1,11 +1,11 @@
-"""Count the instructions of single layers on emulated boards, beside CMSIS-NN: docs/layers.json.
+"""Count the instructions of single layers on emulated boards, beside CMSIS: docs/layers.json.
 
     scripts/bench_layers.py [NAME ...] [--update] [--first]
 
 NAME is a part of a layer's name (default: all). The counts are printed beside those of docs/layers.json; --update
-writes them there, and scripts/bench.py makes the table of docs/benchmarks.md of them. --first: as those before, too.
+writes them there, and the tables of docs/benchmarks.md and docs/preprocess.md. --first: as those before, too.
 CMSIS_NN_DIR names a folder of CMSIS-NN: what mtool's backend gives to it is measured beside the cores that it has
-instructions for.
+instructions for. CMSIS_DSP_DIR and CMSIS_CORE_DIR: transforms by CMSIS-DSP (scripts/cmsis_dsp.py).
 """
 
 import argparse
@@ -14,17 +14,19 @@ import logging
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import bench
-from layer_models import CORES, LAYERS, M4, M55, Layer
+from layer_models import CORES, LAYERS, M4, M55, ROW, TRANSFORM, Layer
 
 from mtool import commands
 from mtool.compiler.backends import BackendSpec
 
-CMSIS_NN = "cmsis_nn"
+PEERS = {"cmsis_nn": "cmsis_nn", "cmsis_dsp": str(Path(__file__).with_name("cmsis_dsp.py"))}
+PAGE = bench.ROOT / "docs" / "preprocess.md"
 CMSIS_TOLERANCE = 2  # steps by which its LSTM differs from LiteRT's
 
 
@@ -37,7 +39,7 @@ def measure(layer: Layer, board: str, backend: str = "") -> float | None:
         path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
         options = commands.Options(rounding="tflite" if is_tflite else "onnx")
         if backend:
-            chosen = BackendSpec(backend, optional=True)
+            chosen = BackendSpec(PEERS[backend], optional=True)
             options = commands.Options(rounding=options.rounding, backends=(chosen,), tolerance=CMSIS_TOLERANCE)
             manifest = commands.compile(path, board=board, options=options).manifest
             if not any(claim.backend for claim in manifest.claims):
@@ -45,6 +47,19 @@ def measure(layer: Layer, board: str, backend: str = "") -> float | None:
         deployment = commands.Deployment(Path(folder) / "project")
         cost = commands.bench(path, board=board, number=1, repeat=1, options=options, deployment=deployment)
     return float(cost.as_json()["instructions"]) / layer.units
+
+
+def write_signals(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the tables of docs/preprocess.md: of transforms, and of rows of features."""
+    for prefix, head in ((TRANSFORM, "points"), (ROW, "a row of")):
+        found = [row for row in rows.values() if row["layer"].startswith(prefix)]
+        cores = list(dict.fromkeys(row["core"] for row in found))
+        table: dict[str, list[str]] = {}
+        for row in found:
+            name = row["layer"].removeprefix(prefix)
+            peer = f" ({bench.figure(row['cmsis'])})" if row.get("cmsis") else ""
+            table.setdefault(name, [name]).append(bench.figure(row["now"]) + peer)
+        bench.replace_table(PAGE, f"| {' | '.join([head, *cores])} |\n|{'---|' * (len(cores) + 1)}\n", table.values())
 
 
 def main() -> int:
@@ -59,14 +74,15 @@ def main() -> int:
     known: dict[str, dict[str, Any]] = json.loads(bench.LAYERS.read_text()) if bench.LAYERS.exists() else {}
     chosen = [one for one in LAYERS if not given.names or any(name in one.name for name in given.names)]
     work = [(layer, board, "") for layer in chosen for board in layer.boards]
-    if os.environ.get("CMSIS_NN_DIR"):
-        work += [(layer, board, CMSIS_NN) for layer in chosen for board in layer.boards if board in (M4, M55)]
+    for peer in (one for one in PEERS if os.environ.get(f"{one.upper()}_DIR")):
+        boards = {"cmsis_nn": (M4, M55)}.get(peer, CORES)
+        work += [(one, board, peer) for one in chosen if one.peer == peer for board in one.boards if board in boards]
     with ThreadPoolExecutor(given.jobs) as pool:
         counts = pool.map(lambda one: measure(*one), work)
         for (layer, board, backend), count in zip(work, counts, strict=True):
             key = f"{layer.name}, {CORES[board]}"
             row = known.setdefault(key, {"layer": layer.name, "core": CORES[board], "unit": layer.unit})
-            what = backend or "now"
+            what = "cmsis" if backend else "now"
             print(f"{key:44} {backend:8} {row.get(what)} → {count} {layer.unit}", flush=True)
             row[what], row["bound"] = count, layer.bound.get(board)
             if given.first:
@@ -75,6 +91,7 @@ def main() -> int:
         order = {f"{layer.name}, {CORES[board]}": None for layer in LAYERS for board in layer.boards}
         rows = {key: known[key] for key in order if key in known}
         bench.LAYERS.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        write_signals(rows)
         bench.RESULT.with_suffix(".md").write_text(bench.markdown(json.loads(bench.RESULT.read_text())))
     return 0
 

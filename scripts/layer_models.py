@@ -1,6 +1,7 @@
 """Models of one layer each, for scripts/bench_layers.py: int8 behind QDQ, as quantizers write them."""
 
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -19,9 +20,12 @@ from graphs import model as graph_model
 from tflite_models import Op, T
 from tflite_models import model as tflite_model
 
+import mtool
+
 F, I8 = np.float32, np.int8
 M0, M3, M4, M55, RV32 = "mps2_an383", "mps2_an385", "mps2_an386", "mps3_an547", "qemu_riscv32"
-CORES = {M0: "M0+", M3: "M3", M4: "M4", M55: "M55", RV32: "RV32IMC"}
+M7, M33 = "mps2_an500", "mps2_an505"
+CORES = {M0: "M0+", M3: "M3", M4: "M4", M7: "M7", M33: "M33", M55: "M55", RV32: "RV32IMC"}
 SMALL = (1, 16, 16, 16)
 CALIBRATED = (0.0213, 0.0347, 0.0451)  # scales of two inputs and the output: no sum lies halfway between two results
 BYTES, FOUR_BITS, TWO_BITS, TERNARY, BINARY = range(-127, 128), range(-8, 8), range(-2, 2), (-1, 0, 1), (-1, 1)
@@ -32,7 +36,7 @@ ROUND = (0.02, 0.03, 0.04)  # many sums lie halfway
 class Layer:
     """A model, the number of units (MACs or elements; 1: the whole) and what other code needs for a unit.
 
-    bound: instructions a unit that loads, multiplies and stores need on a core; cmsis_nn: those of CMSIS-NN.
+    bound: instructions a unit that loads, multiplies and stores need on a core. peer: the backend to compare with.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Layer:
     unit: str
     boards: Sequence[str]
     bound: Mapping[str, float]
+    peer: str = "cmsis_nn"
 
 
 class Qdq:
@@ -161,12 +166,27 @@ def _int16_transform(length: int) -> Callable[[], bytes]:
     return lambda: tflite_model(tensors, [op], ["x"], ["y"])
 
 
+def _front(kind: str, features: int) -> Callable[[], onnx.ModelProto]:
+    def make() -> onnx.ModelProto:
+        with tempfile.TemporaryDirectory(prefix="mtool-layers-") as folder:
+            path = Path(folder) / "row.onnx"
+            node = helper.make_node("Identity", ["x"], ["y"])
+            onnx.save(graph_model([node], {"x": (F, (1, features))}, ["y"]), path)
+            return onnx.load(mtool.preprocess(kind, path, output=Path(folder) / "front.onnx").path)
+
+    return make
+
+
 def _transposed(perm: Sequence[int]) -> Callable[[], onnx.ModelProto]:
     def make() -> onnx.ModelProto:
         node = helper.make_node("Transpose", ["x"], ["y"], perm=list(perm))
         return graph_model([node], {"x": (I8, (1, 16, 24, 24))}, ["y"])
 
     return make
+
+
+def _curve(op: str) -> onnx.ModelProto:
+    return graph_model([helper.make_node(op, ["x"], ["y"])], {"x": (F, SMALL)}, ["y"])
 
 
 def _layer_norm() -> onnx.ModelProto:
@@ -261,6 +281,8 @@ def _conv(name: str, boards: Sequence[str], bound: Mapping[str, float], *how: An
 
 ALL = (M0, M3, M4, M55)
 CORES_ALL = (*ALL, RV32)
+SIGNALS = (M4, M7, M33, M55, RV32)
+TRANSFORM, ROW = "real FFT of ", "a row of "
 FEW_BITS = {"": BYTES, ", 4 bits": FOUR_BITS, ", 2 bits": TWO_BITS, ", ternary": TERNARY, ", binary": BINARY}
 ELEMENTS = prod(SMALL)
 LAYERS = (
@@ -276,10 +298,19 @@ LAYERS = (
     Layer("nearest resize ×2", _resize("nearest"), 4 * 16 * 144, "element", (M4, M55), {}),
     Layer("LSTM int8, 28 steps, 28 → 20", _lstm, 1, "whole", (M0, M3, M4, M55, RV32), {}),
     *(
-        Layer(f"real FFT of {length:,}, {kind}", make(length), 1, "whole", (M4, M55, RV32), {})
+        Layer(f"{TRANSFORM}{length:,}, {kind}", make(length), 1, "whole", SIGNALS, {}, "cmsis_dsp")
         for kind, make in (("float", _float_transform), ("int16", _int16_transform))
         for length in (256, 512, 1024, 2048)
     ),
+    *(
+        Layer(f"{ROW}{kind}", _front(kind, features), 1, "whole", SIGNALS, {}, "")
+        for kind, features in (
+            ("log_mel", 40), ("log_mel:like=librosa,rows=1", 128), ("mfcc", 13), ("mlperf_wake_word:rows=1", 40),
+            ("micro_wake_word:rows=1", 40),
+        )
+    ),
+    Layer("logarithm of a float", lambda: _curve("Log"), ELEMENTS, "element", CORES_ALL, {}),
+    Layer("exponential of a float", lambda: _curve("Exp"), ELEMENTS, "element", CORES_ALL, {}),
     Layer("transpose NCHW to NHWC", _transposed((0, 2, 3, 1)), 16 * 576, "element", (M4, M55), {}),
     Layer("float to int8", _from_float, ELEMENTS, "element", (M4, M55), {}),
     Layer("LayerNorm of 64", _layer_norm, 32 * 64, "element", (M4, M55), {}),

@@ -8,12 +8,12 @@ MLPerf Tiny's wake word is read from FOLDER (../shared/models); the other models
 
 import argparse
 import logging
-import re
 import sys
 import tempfile
 from pathlib import Path
 
 import aot_table
+import bench
 import numpy as np
 import onnx
 from layer_models import M4, Qdq
@@ -94,7 +94,7 @@ ROWS = {
 }
 
 
-def row(models: Path, name: str, model: str | onnx.ModelProto, value: str, window: int, hop: int) -> str:
+def row(models: Path, name: str, model: str | onnx.ModelProto, value: str, window: int, hop: int) -> list[str]:
     """Return a row of the table."""
     with tempfile.TemporaryDirectory(prefix="mtool-slide-") as folder:
         path = models / model if isinstance(model, str) else Path(folder) / "model.onnx"
@@ -105,9 +105,8 @@ def row(models: Path, name: str, model: str | onnx.ModelProto, value: str, windo
             options = commands.Options(slides=slides, name="model")
             deployment = commands.Deployment(Path(folder) / f"project{len(costs)}")
             costs.append(commands.bench(path, board=M4, number=1, repeat=1, options=options, deployment=deployment))
-    counts = " | ".join(f"{cost.as_json()['instructions']:,.0f}" for cost in costs)
-    arenas = " | ".join(f"{cost.as_json()['arena_bytes']:,} B" for cost in costs)
-    return f"| {name} | {window}, {hop} | {counts} | {arenas} |\n"
+    counts = [f"{cost.as_json()['instructions']:,.0f}" for cost in costs]
+    return [name, f"{window}, {hop}", *counts, *(f"{cost.as_json()['arena_bytes']:,} B" for cost in costs)]
 
 
 def main() -> int:
@@ -116,9 +115,7 @@ def main() -> int:
     parser.add_argument("--models", type=Path, default=MODELS)
     models = parser.parse_args().models
     logging.disable(logging.INFO)
-    before, _, behind = PAGE.read_text().partition(HEAD)
-    *_, behind = re.split(r"^(?!\|)", behind, maxsplit=1, flags=re.MULTILINE)
-    PAGE.write_text(before + HEAD + "".join(row(models, name, *one) for name, one in ROWS.items()) + behind)
+    bench.replace_table(PAGE, HEAD, [row(models, name, *one) for name, one in ROWS.items()])
     return 0
 
 
