@@ -89,7 +89,7 @@ MT_ALONE void sized_softmax_2(const float *input, float *output, const int32_t *
             const int32_t last = first + 8 < size_n ? first + 8 : size_n;
             float part = 0.0f;
             for (int32_t i = first; i < last; ++i) {
-                const float power = expf(row[i] - top);
+                const float power = mt_exp_f32(row[i] - top);
                 output[m * size_n + i] = power;
                 part += power;
             }
