@@ -55,7 +55,8 @@ static inline float mt_log_usual(float x)
     return MT_FMA(r * r, MT_FMA(r, MT_FMA(r, -0.2501658f, 0.33347964f), -0.49999997f), base + r);
 }
 
-#elif (defined(__ARM_ARCH) && !defined(__ARM_FP)) || (defined(__riscv) && !defined(__riscv_flen))
+#elif defined(__GNUC__) && \
+        ((defined(__ARM_ARCH) && !defined(__ARM_FP)) || (defined(__riscv) && !defined(__riscv_flen)))
 #define MT_OWN_EXP_LOG
 
 /* exp(x) = 2^n 2^f; f has 32 fractional bits, the polynomial 30. */

@@ -234,7 +234,7 @@ def test_the_text_is_read_as_it_is_written() -> None:
     assert {operator.function for operator in manifest.operators} | {"toy_run", "run", "toy_operator"} <= set(
         read.functions
     )
-    assert "expf" in read.called and read.has_float and not read.is_wide
+    assert "mt_exp_f32" in read.called and read.has_float and not read.is_wide
     table = variable("static const int32_t table[9]", " = {0}")
     variables = [table, variable("static int32_t codes[5]"), variable("static uint8_t is_started")]
     assert c_source.read(variables).data_bytes == 21
