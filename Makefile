@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table slide-table schedule-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table bit-flips slide-table schedule-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -57,6 +57,10 @@ aot-table:      ## the cost of each calling convention: docs/aot-table.md
 timing-table:   ## instructions of each operator for a thousand inputs: docs/timing-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/timing_table.py
+
+bit-flips:      ## flipped bits in a running model, with and without --guard, and its cost: docs/guard.md
+	scripts/setup --dev
+	.venv/bin/python scripts/bit_flips.py $(ARGS)
 
 slide-table:    ## sliding windows, whole and by hops: the table of docs/state.md
 	scripts/setup --dev

@@ -59,7 +59,10 @@ struct mt_protect_area;
     X(MT_MISSING_IMPORT,    29, "a module calls a function that the firmware does not have") \
     X(MT_BAD_DELTA,         30, "a delta is malformed, too large, or starts from other bytes") \
     X(MT_STOPPED,           31, "a fault stopped the model, and the firmware continues") \
-    X(MT_UNAUTHENTICATED,   32, "the firmware opens a session only for a host with its link key")
+    X(MT_UNAUTHENTICATED,   32, "the firmware opens a session only for a host with its link key") \
+    X(MT_BAD_CONSTANT,      33, "the model's constants have changed in memory") \
+    X(MT_BAD_ARENA,         34, "the bytes beside the model's arena were overwritten") \
+    X(MT_BAD_FLOW,          35, "the model's operators did not all run in order")
 /* clang-format on */
 
 enum {

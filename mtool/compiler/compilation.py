@@ -444,7 +444,10 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = USUAL) -
         UsageError: as `compile_model`.
         ModelError: as `compile_model`.
     """
-    source, place = _Source(path, request, is_for_several=len(boards) > 1), Place(section=request.arena_section)
+    source, place = (
+        _Source(path, request, is_for_several=len(boards) > 1),
+        Place(section=request.arena_section, guard=request.guard),
+    )
     for board in boards:
         model = source.planned(board)
         yield board, source.once(model.key, functools.partial(model.emit, place))
@@ -522,7 +525,8 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
     emitted = []
     for number, model in enumerate(models):
         arena = f"{firmware}_arena" if sharing and model.plan.arena_bytes else ""
-        emitted.append(model.emit(Place.of(number, names, arena, model.request.arena_section, unit), stored))
+        section, guard = model.request.arena_section, model.request.guard
+        emitted.append(model.emit(Place.of(number, names, arena, section, unit, guard=guard), stored))
         _drop_cycles(emitted[-1].functions.constants)
     shared = firmware_files(firmware, emitted, pauses) if len(models) > 1 else FileTree({})
     files, outline = dict(shared.files), dict(shared.outline)

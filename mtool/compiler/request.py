@@ -44,6 +44,7 @@ class Request(ModelOptions):
     arena_section: the section of the object file that the arena lies in, for a linker script; empty: that of
         crt/include/mt_place.h.
     pools: the memories that tensors lie in (mtool.compiler.plan.pools); none: in one arena.
+    guard: each run checks the constants, the bytes beside the arena and the order of the operators (codegen.guard).
     protect: the model runs inside the core's memory protection (crt/include/mtool.h); None: no.
     weights: "auto" puts large constants into a `.bin` file if the toolchain can include it, "text" all into C.
     """
@@ -59,6 +60,7 @@ class Request(ModelOptions):
     weights: Weights = DEFAULTS["weights"]
     arena_section: str = DEFAULTS["arena_section"]
     pools: tuple[Pool, ...] = ()
+    guard: bool = DEFAULTS["guard"]
     protect: bool | None = DEFAULTS["protect"]
     tuning_results: TuningResults = field(default_factory=TuningResults)
     backends: tuple[BackendSpec, ...] = ()

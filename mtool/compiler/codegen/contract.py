@@ -27,6 +27,7 @@ def entry_points(model: CModel) -> tuple[EntryPoint, ...]:
     plan, conventions = model.plan, model.conventions
     names = {"step": ("begin", "step", "done"), "feed": ("begin", "feed", "finish")}
     functions = [*names.get(conventions.interface, ("run",)), *["reset"] * bool(plan.graph.states)]
+    functions += ["check"] * model.place.guard
     functions += ["close"] * (model.devices.can_fail and model.devices.have_hooks)
     by_arena = conventions.context and not model.devices.can_fail
     functions += ["arena_inputs", "arena_outputs"] * (conventions.context and plan.io == "arena")

@@ -10,6 +10,7 @@ from mtool.compiler.codegen.calls import Calls
 from mtool.compiler.codegen.device import (
     inner_declarations,
 )
+from mtool.compiler.codegen.guard import begin_check, condition, end_check
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.packed import packed_entry_point
 from mtool.compiler.codegen.pools import load_call
@@ -53,7 +54,7 @@ def operator_functions(model: CModel, calls: Calls) -> list[str]:
     body = [f"    {line}".rstrip() for line in (*calls.pointers, "", *calls.numbered())]
     plan, devices = model.plan, model.devices
     starts = [] if calls.context else start_call(model)
-    start = [f"    {call}" for call in load_call(model)]
+    start = [*begin_check(model, "number == 0"), *(f"    {call}" for call in load_call(model))]
     start += [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
     if model.conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))", ""]
@@ -77,7 +78,7 @@ def operator_functions(model: CModel, calls: Calls) -> list[str]:
     parameters = ", ".join(["const volatile int32_t *only", *_parameters(model, calls)])
     return [
         _NOTE,
-        "#define OPERATOR(number) if (only == NULL || *only == (number))",
+        f"#define OPERATOR(number) if ({condition(model, 'only == NULL || *only == (number)')})",
         "",
         function(
             f"MT_INLINE {result} {model}_calls({parameters})",
@@ -153,7 +154,9 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
     before, after = _copies(model, "inputs"), _copies(model, "outputs")
     copied = {"inputs": before, "outputs": after}
     unused = [f"    (void){kind};" for kind, copies in copied.items() if not copies and kind not in memories]
-    lines: list[str] = [function(prototype, *unused, *body, *start, *before, *work, *after, "    return 0;")]
+    lines: list[str] = [
+        function(prototype, *unused, *body, *begin_check(model), *start, *before, *work, *after, *end_check(model))
+    ]
     if has_hooks:
         lines.append(
             function(

@@ -14,6 +14,7 @@ from mtool.compiler.codegen.entry import operators_header
 from mtool.compiler.codegen.external import check_alignment, external_files
 from mtool.compiler.codegen.functions import Stored, emit_functions, with_copies_in_pools
 from mtool.compiler.codegen.graph import graph_header, graph_json, graph_source
+from mtool.compiler.codegen.guard import check_guard, guarded_arena
 from mtool.compiler.codegen.header import header
 from mtool.compiler.codegen.model import ALONE, CModel, Place
 from mtool.compiler.codegen.packed import packed_header, packed_source
@@ -51,7 +52,8 @@ class Emitted(CModel):
         """The model's entry in `mtool.json`; computing it writes no C."""
         manifest = manifest_of(self, self.read)
         weight_overhead = weight_overheads(self.plan, self.functions, self.read.operators)
-        symbols = {**manifest.symbols, **({"arena": self.place.arena} if self.place.arena else {})}
+        arena = guarded_arena(self) if self.place.guard else self.place.arena
+        symbols = {**manifest.symbols, **({"arena": arena} if arena else {})}
         protection = protection_of(self, manifest.constant_bytes_in_ram)
         changes = {
             "weight_overhead": weight_overhead,
@@ -147,6 +149,7 @@ def emit(
     functions = replace(functions, constants={**functions.constants, **initial, **table}, layouts=layouts)
     emitted = Emitted(plan, functions, interface_of(plan), chosen, model_file, model_hash, place, read)
     check_protection(emitted)
+    check_guard(emitted)
     return emitted
 
 

@@ -5,6 +5,7 @@ from mtool.compiler.codegen import c_text, contract, pools, streamed
 from mtool.compiler.codegen.arena import ARENA_ALIGNMENT
 from mtool.compiler.codegen.c_text import include
 from mtool.compiler.codegen.device import public_declarations
+from mtool.compiler.codegen.guard import arena_declaration, check_declaration
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.state_reset import declared
 from mtool.compiler.codegen.streamed import whole_inputs
@@ -38,7 +39,8 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
         lines += [f"#define {upper}_ARENA_ALIGNMENT {max(plan.alignment, ARENA_ALIGNMENT)}", ""]
     else:
         note = " /* shared with other models */" * arena.is_shared
-        lines += [f"extern uint8_t {arena.symbol}[];{note}"] * bool(plan.arena_bytes) + [""]
+        declared_arena = arena_declaration(model) if model.place.guard else [f"extern uint8_t {arena.symbol}[];{note}"]
+        lines += declared_arena * bool(plan.arena_bytes) + [""]
     if bytes_in_ram:
         note = "Weights in RAM, outside the arena, for faster reads; --optimize size takes less."
         lines += [comment(note), f"#define {upper}_WEIGHTS_IN_RAM_BYTES {bytes_in_ram}", ""]
@@ -62,7 +64,7 @@ def header(model: CModel, bytes_in_ram: int = 0) -> list[str]:
         ]
     lines += [*_prototypes(model), ""]
     lines += public_declarations(model.devices, takes_resource=conventions.takes_resource)
-    lines += declared(model)
+    lines += [*declared(model), *check_declaration(model)]
     return c_text.header(model.banner, str(model), before, lines)
 
 
@@ -76,6 +78,7 @@ def _prototypes(model: CModel) -> list[str]:
         structures = structures.replace("(", "(void *context, ", 1)
         once = contract.BY_ARENA
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
+    guarded = ", or what --guard found (mtool.h): MT_BAD_CONSTANT, MT_BAD_ARENA, MT_BAD_FLOW" * model.place.guard
     can_fail = model.devices.can_fail
     device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
     if plan.graph.stream is not None:
@@ -119,7 +122,7 @@ def _prototypes(model: CModel) -> list[str]:
                 "",
                 "`resource` is passed on unchanged to the devices that compute regions of the model.",
                 *([copies] if copies else []),
-                f"Returns {_ok(plan)}{device}.",
+                f"Returns {_ok(plan)}{device}{guarded}.",
                 once,
                 apart=True,
             ),
@@ -134,15 +137,15 @@ def _prototypes(model: CModel) -> list[str]:
                 f"{described}.",
                 *([copies] if copies else []),
                 "Returns MT_OK or, from mtool.h: MT_BAD_COUNT, a wrong number of arguments; MT_BAD_TYPE, an argument",
-                f"is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape{device}.",
+                f"is not a tensor or has another element type; MT_BAD_SHAPE, one has another shape{device}{guarded}.",
                 once,
             ),
             f"mt_packed {model}_run;",
         ]
     if plan.io == "arena":
-        lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}.", once]
+        lines = [f"One inference. {copies}", f"Returns {_ok(plan)}{device}{guarded}.", once]
     else:
-        lines = [f"One inference; it does not change the inputs. Returns {_ok(plan)}{device}.", once]
+        lines = [f"One inference; it does not change the inputs. Returns {_ok(plan)}{device}{guarded}.", once]
     if conventions.context:
         lines += (
             [f"`context` is a struct {model}_pools: an instance of the model, with its states."]

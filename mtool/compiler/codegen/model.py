@@ -30,6 +30,7 @@ class Place:
         next: the descriptor of the model after it; empty: there is none.
         section: the arena's section in the object file; empty: that of crt/include/mt_place.h.
         unit: the memory protection around the model while it runs; None: there is none.
+        guard: each run checks the model's memory (mtool.compiler.codegen.guard).
     """
 
     arena: str = ""
@@ -37,12 +38,15 @@ class Place:
     next: str = ""
     section: str = ""
     unit: Unit | None = None
+    guard: bool = False
 
     @classmethod
-    def of(cls, number: int, names: Sequence[str], arena: str, section: str = "", unit: Unit | None = None) -> Self:
+    def of(
+        cls, number: int, names: Sequence[str], arena: str, section: str = "", unit: Unit | None = None, *, guard: bool
+    ) -> Self:
         """Return the place of a model, by its number among all names."""
         descriptors = [ALONE.descriptor, *(f"{name}_model" for name in names[1:]), ""]
-        return cls(arena, descriptors[number], descriptors[number + 1], section, unit)
+        return cls(arena, descriptors[number], descriptors[number + 1], section, unit, guard)
 
     def section_lines(self) -> list[str]:
         """Return the C that names the section, before mt_place.h is included."""

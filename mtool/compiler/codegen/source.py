@@ -13,6 +13,7 @@ from mtool.compiler.codegen.device import definitions
 from mtool.compiler.codegen.entry import entry_point
 from mtool.compiler.codegen.external import device_buffers
 from mtool.compiler.codegen.functions import Function
+from mtool.compiler.codegen.guard import guarded_arena, integrity
 from mtool.compiler.codegen.model import CModel
 from mtool.compiler.codegen.protect import arena_definition
 from mtool.compiler.codegen.state_reset import reset_function
@@ -40,6 +41,7 @@ def source(model: CModel, calls: Calls) -> list[str]:
         *include(f"{model}.h"),
         "",
         *_includes(plan, own),
+        *(include("mt_integrity.h") if place.guard else []),
         *(include("mtool.h") if pools.needs_header(plan) and not arena.is_callers else []),
         *include(f"{model}_operators.h"),
         *(include(f"{model}_packed.h") if conventions.forms and conventions.executor != "graph" else []),
@@ -49,8 +51,11 @@ def source(model: CModel, calls: Calls) -> list[str]:
     if plan.pools:
         lines += [] if arena.is_callers else pools.definitions(model)
     elif plan.arena_bytes and not arena.is_shared and not arena.is_callers:
-        macro = f"{model.upper}_ARENA_BYTES"
-        lines += [*arena_definition(arena.symbol, macro, plan.alignment, plan.arena_bytes, place.unit), ""]
+        symbol = guarded_arena(model) if place.guard else arena.symbol
+        lines += [
+            *arena_definition(symbol, f"{symbol.upper()}_BYTES", plan.alignment, plan.arena_bytes, place.unit),
+            "",
+        ]
     lines += [
         *device_buffers(plan),
         *_shared(own),
@@ -63,6 +68,7 @@ def source(model: CModel, calls: Calls) -> list[str]:
     head = head_of(plan, model.functions)
     if head is not None:
         lines += head_function(model, head)
+    lines += integrity(model)
     if conventions.executor != "graph":
         lines += entry_point(model, calls, head)
     return lines

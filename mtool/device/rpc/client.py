@@ -349,6 +349,9 @@ class Client:
                 raise self._model.on_fault(Fault(FaultKind.MT_FAULT_STACK, operator, 0, ()))
             if operator is not None and (region := self._model.region_of(operator)):
                 raise _failure_of(region, code)
+            if code in protocol.GUARDED:
+                hint = protocol.GUARDED[Status(code)]
+                raise DeviceError(f"the model failed on the device with {protocol.describe(code)}", hint=hint)
             at = "" if operator is None else f" in operator {operator}"
             raise DeviceError(f"the model failed on the device{at} with code {code}", operator=operator)
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""

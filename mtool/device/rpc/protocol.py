@@ -307,7 +307,8 @@ Status = IntEnum(
     "MT_TIMER_NOT_STARTED MT_TIMER_RUNNING MT_TIMER_OVERFLOW MT_NOT_SUPPORTED MT_IO MT_MODEL MT_STACK_OVERFLOW "
     "MT_BUSY MT_UNKNOWN_FUNCTION MT_BAD_COUNT MT_BAD_TYPE MT_BAD_SHAPE MT_BAD_GRAPH MT_BAD_SIZE MT_DEVICE "
     "MT_BAD_ORDER MT_BAD_MODULE MT_BAD_SIGNATURE MT_OLD_MODULE MT_WRONG_MACHINE MT_NO_MEMORY MT_MISSING_IMPORT "
-    "MT_BAD_DELTA MT_STOPPED MT_UNAUTHENTICATED",
+    "MT_BAD_DELTA MT_STOPPED MT_UNAUTHENTICATED MT_BAD_CONSTANT "
+    "MT_BAD_ARENA MT_BAD_FLOW",
     start=0,
 )
 """The status of a function of the runtime, or of a reply, in the order of the list in crt/include/mtool.h."""
@@ -319,6 +320,13 @@ def describe(code: int) -> str:
     found = re.search(rf'X\((MT_\w+), +{code}, "(.*?)"\)', header)
     return f"{found[1]}: {found[2]}" if found else f"status {code}, which this mtool does not know"
 
+
+GUARDED = {
+    Status.MT_BAD_CONSTANT: "reset the device; if this persists, flash it again: its flash or RAM is damaged",
+    Status.MT_BAD_ARENA: "another part of the firmware writes there, or the stack is too small",
+    Status.MT_BAD_FLOW: "reset the device; if this persists, its flash or RAM is damaged",
+}
+"""What --guard detects, and what to do then."""
 
 _SURVIVED = 0x80  # MT_FAULT_SURVIVED
 _HEAD = struct.Struct("<BHB")
