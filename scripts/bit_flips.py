@@ -250,16 +250,17 @@ def costs_table(models: Path) -> str:
                 cost = commands.bench(
                     models / model, board=M4, number=1, repeat=3, options=options, deployment=deployment
                 )
-                text = next(Path(folder).rglob("model.c")).read_text()
+                text, header = (next(Path(folder).rglob(f"model.{end}")).read_text() for end in "ch")
                 costs.append(cost.as_json())
         plain, guarded = costs
         more = {key: guarded[key] - plain[key] for key in plain if isinstance(plain[key], int | float)}
+        margins = int(re.search(r"ARENA_BYTES \+ (\d+)\)", header)[1])
         part = int(re.search(r"\.part = (\d+)", text)[1])
         share = more["instructions"] / plain["instructions"]
         flash, ram = (sum(more[key] for key in keys) for keys in (FLASH_KEYS, RAM_KEYS))
         lines += (
             f"| {name} | {plain['instructions']:,.0f} | {guarded['instructions']:,.0f} (+{share:.1%}) | +{flash:,} B | "
-            f"+{ram:,} B | {-(-plain['flash_const_bytes'] // part):,} runs |\n"
+            f"+{ram + margins:,} B | {-(-plain['flash_const_bytes'] // part):,} runs |\n"
         )
         print(lines.splitlines()[-1], flush=True)
     return lines
