@@ -41,6 +41,7 @@ def monitor(
     from mtool.device.flash import ports
     from mtool.device.session.monitoring import Listener
     from mtool.device.transport import open_port
+    from mtool.manifest import link_key
 
     described, firmware = _project(project)
     on = described.project.board if described is not None and described.project is not None else None
@@ -57,7 +58,8 @@ def monitor(
     started = time.monotonic()
     until = started + seconds if seconds else None
     out.note(f"listening to {transport.name}{f' at {rate} baud' if transport.baud else ''}; Ctrl-C stops")
-    for heard in _follow(out, transport, connect, Listener(described, firmware), until):
+    is_sealed = project is not None and (project / link_key.FILE_NAME).is_file()
+    for heard in _follow(out, transport, connect, Listener(described, firmware, is_sealed=is_sealed), until):
         show_message(out, heard, time.monotonic() - started)
 
 

@@ -61,7 +61,9 @@ def render(
     key = link_key.of_option(options or {})
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     if key is not None:
-        headers = FileTree({**headers.files, f"{folders.headers}/{link_key.HEADER}": link_key.header(key)})
+        headers = FileTree(
+            {**headers.files, **FileTree().merged(FileTree(link_key.headers(key)), folders.headers).files}
+        )
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)

@@ -153,7 +153,7 @@ class CompiledModel:
         port = filetree.from_folder(resources.path("crt") / "rpc")
         all_files = {**self._in_project().files, **runtime.files, **port.files}
         if (key := link_key.of_option(self.options.template_options)) is not None:
-            all_files |= {link_key.HEADER: link_key.header(key), **link_key.file(key).files}
+            all_files |= {**link_key.headers(key), **link_key.file(key).files}
         files, described = project.own_firmware(all_files, self.manifest, self.board, form)
         return self._complete(files, described), described
 

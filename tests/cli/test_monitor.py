@@ -46,6 +46,12 @@ def test_text_frames_and_noise_are_distinguished() -> None:
     assert [kind for kind, _ in heard(b"\xff" * 10_000)] == ["bytes"]
 
 
+def test_the_mac_of_an_authenticated_log_is_left_out() -> None:
+    listener = Listener(is_sealed=True)
+    log = encode(Frame(Message.MT_LOG, 0, 0, b"arena is full" + bytes(range(200, 208))))
+    assert [*listener.feed(log)] == [DeviceOutput("log", "arena is full")]
+
+
 def test_lines_before_noise_are_text() -> None:
     stream = b"\0booting\r\n\nready\r\n\xff\x80\n\0"
     whole = heard(stream)

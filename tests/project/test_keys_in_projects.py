@@ -29,18 +29,19 @@ def test_the_key_is_in_two_files_only(board: str, template: str, tmp_path: Path)
     file.write_text(f"{KEY}\n")
     without, found = rendered(board, template), rendered(board, template, **parse(link_key=file).template_options)
     (header,) = (path for path in without if path.endswith("mt_key.h"))
+    secret = header.replace("mt_key.h", "mt_link_key.h")
     assert {path for path in found if KEY in found.text(path)} == {"link.key"}
-    assert "#define MT_LINK_KEY {0x00, 0x11, 0x22," in found.text(header)
+    assert "#define MT_LINK_KEY {0x00, 0x11, 0x22," in found.text(secret)
     assert without[header] == (resources.path("crt") / "include" / "mt_key.h").read_bytes()
     changed = {path for path in found if found[path] != without.files.get(path)}
-    assert {path for path in changed if not path.endswith("mt_build.h")} == {"link.key", header, "mtool.json"}
-    assert {*found} - {*without} == {"link.key"}
+    assert {path for path in changed if not path.endswith("mt_build.h")} == {"link.key", header, secret, "mtool.json"}
+    assert {*found} - {*without} == {"link.key", secret}
 
 
 def test_firmware_of_ones_own_has_the_key() -> None:
     options = mtool.Options(name="net", template_options={"link_key": KEY})
     files = mtool.compile(DIGITS, board="host", options=options).package("cmake", rpc=True)
-    assert [path for path in files if "MT_LINK_KEY {0x00, 0x11," in files.text(path)] == ["include/mt_key.h"]
+    assert [path for path in files if "MT_LINK_KEY {0x00, 0x11," in files.text(path)] == ["include/mt_link_key.h"]
     assert files.text("link.key") == f"{KEY}\n"
 
 

@@ -12,6 +12,7 @@ from mtool.device.rpc.framing import Frame, decode
 from mtool.device.rpc.protocol import Message, describe, device_error, read_fault
 from mtool.device.session import faults
 from mtool.manifest import Manifest
+from mtool.manifest.link_key import MAC_BYTES
 
 Kind = Literal["text", "log", "rpc", "fault", "bytes"]
 
@@ -33,9 +34,13 @@ class Listener:
     Args:
         manifest: of the project that runs there, for a fault's operator; None: unknown.
         firmware: its file, for a fault's line of C; None: it is not here.
+        is_sealed: the firmware has a link key, so that frames end with a MAC, which is left out.
     """
 
-    def __init__(self, manifest: Manifest | None = None, firmware: Path | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest | None = None, firmware: Path | None = None, *, is_sealed: bool = False
+    ) -> None:
+        self._is_sealed = is_sealed
         self._manifest = manifest
         self._firmware = firmware
         self._pending = b""
@@ -59,6 +64,8 @@ class Listener:
         yield from _unframed(piece)
 
     def _frame(self, frame: Frame) -> Iterator[DeviceOutput]:
+        if self._is_sealed and frame.type in (Message.MT_LOG, Message.MT_FAULT):
+            frame = frame._replace(payload=frame.payload[:-MAC_BYTES])
         if frame.type == Message.MT_LOG:
             yield from (
                 DeviceOutput("log", line) for line in frame.payload.decode(errors="replace").splitlines() or [""]
