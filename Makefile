@@ -103,9 +103,12 @@ model-zoo:      ## every model of a folder against LiteRT or onnxruntime, ARGS=F
 	scripts/setup --dev
 	.venv/bin/python scripts/model_zoo.py $(ARGS)
 
-fuzz:           ## ten minutes of libFuzzer on the runtime: server, module loader, deltas, bytecode
-	scripts/setup --dev
-	.venv/bin/python scripts/fuzz.py $(ARGS)
+fuzz:           ## a minute for each fuzz target: FUZZ_TARGETS="loader slots", SECONDS=3600; with atheris the readers of models too
+	fuzz/build.sh
+	cd build/fuzz && for target in $(or $(FUZZ_TARGETS),server json loader slots delta bytecode); do \
+	    mkdir -p corpus/$$target && ./$$target -max_total_time=$(or $(SECONDS),60) -max_len=8000 -timeout=10 \
+	        -artifact_prefix=$$target- corpus/$$target ../../fuzz/corpus/$$target || exit 1; done
+	PYTHONPATH=. .venv/bin/python fuzz/models.py $(if $(wildcard .venv/lib/*/site-packages/atheris),-max_total_time=$(or $(SECONDS),60)) fuzz/corpus/models
 
 prove:          ## Frama-C's proofs that no input harms the runtime (Debian: frama-c-base)
 	.venv/bin/python scripts/prove.py $(ARGS)

@@ -1,26 +1,40 @@
-"""The runtime under libFuzzer with the address and undefined-behaviour sanitizers; scripts/fuzz.py runs longer."""
+"""The corpus of the fuzz targets (fuzz/), replayed under sanitizers; `make fuzz` continues from it."""
 
+import importlib.util
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
-import amount
 import pytest
 
-from tests.crt import fuzzing
+from tests import sanitized
 
-SECONDS = amount.of(30, 1)
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "fuzz" / "corpus"
+TARGETS = sorted(path.stem for path in (ROOT / "fuzz").glob("*.c"))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "target",
-    [pytest.param(name, marks=[] if name in ("server", "loader") else pytest.mark.slow) for name in fuzzing.TARGETS],
-)
-def test_no_input_harms(target: str, tmp_path: Path) -> None:
+def test_no_input_of_the_corpus_harms(tmp_path: Path) -> None:
     if shutil.which("clang") is None:
         pytest.skip("clang is not installed")
-    asked = fuzzing.command(target, tmp_path, seconds=SECONDS)
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stderr.rpartition("stat::number_of_executed_units:")[2].split()[0]) > 1000
+    assert {*TARGETS, "models"} == {path.name for path in CORPUS.iterdir()}
+    flags = "-O0 -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all"
+    settings = {"CC": " ".join([*sanitized.CACHE, "clang"]), "CFLAGS": flags, "OUT": str(tmp_path)}
+    subprocess.run([ROOT / "fuzz" / "build.sh"], cwd=ROOT, env={**os.environ, **settings}, check=True)
+    for target in TARGETS:
+        inputs = sorted((CORPUS / target).iterdir())
+        done = subprocess.run([tmp_path / target, *inputs], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stderr.count("Executed ") == len(inputs) > 1
+
+
+@pytest.mark.parametrize("end", [None, -1, 40])
+@pytest.mark.parametrize("path", sorted((CORPUS / "models").iterdir()), ids=lambda path: path.name)
+def test_a_model_is_read_or_refused(path: Path, end: int | None) -> None:
+    spec = importlib.util.spec_from_file_location("models", ROOT / "fuzz" / "models.py")
+    assert spec is not None and spec.loader is not None
+    models = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(models)
+    models.take(path.read_bytes()[:end])
