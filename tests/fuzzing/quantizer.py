@@ -59,17 +59,19 @@ class _Quantizer:
             return
         scale, zero = grid or self.make_grid(data)
         if self.rng.random() < self.signs:
-            self.sign(value)
+            self.sign(value, data)
             return
         quantized, real = self.new.fresh("q"), self.new.fresh("d")
         self.append("QuantizeLinear", [value.name, scale, zero], quantized, self.new.constants[zero].dtype, value.shape)
         self.append("DequantizeLinear", [quantized, scale, zero], real, np.float32, value.shape)
         self.real[value.name], self.grid[value.name] = real, (scale, zero)
 
-    def sign(self, value: Value) -> None:
-        """Make a value 1 or -1 on a grid."""
+    def sign(self, value: Value, data: Array) -> None:
+        """Make a value 1 or -1 on a grid, by a number that no sum is equal to in one order of additions alone."""
+        middle = float(np.median(data)) if data.size else 0.0
+        least = middle + float(self.rng.uniform(-0.1, 0.1)) * float(data.std() if data.size else 1)
         one = float(self.rng.choice((1, 0.1)))
-        numbers = [self.new.constant(number, np.float32) for number in (0, one, -one)]
+        numbers = [self.new.constant(number, np.float32) for number in (least, one, -one)]
         names = [self.new.fresh("s") for _ in range(4)]
         scale, zero = self.new.constant(one / self.rng.choice((1, 127)), np.float32), self.new.constant(0, np.int8)
         self.append(self.rng.choice(("GreaterOrEqual", "Less")), [value.name, numbers[0]], names[0], bool, value.shape)
@@ -117,6 +119,7 @@ class _Quantizer:
         is_binary = False
         if self.few_bits:
             most, is_binary = self.rng.choice(((127, False), (7, False), (3, False), (1, False), (1, True)))
+            most, is_binary = (1, True) if self.rng.random() < self.signs else (most, is_binary)
         scale = np.float32(top / most)
         stored = np.clip(np.rint(data / (kept / most)), -most, most)
         if is_binary:
