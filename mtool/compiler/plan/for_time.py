@@ -1,7 +1,7 @@
 """Spend flash and RAM to save time: operators with constants larger than their weights, or transformed in RAM."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -403,6 +403,20 @@ def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
     gain = sum(ways[0].saved - (plain[title].saved if title in plain else 0) for title, ways in found)
     if room.coding == "auto" and gain < CODED_BYTES:
         found = [(title, [one]) for title, one in plain.items()]
+    small, dropped = _chosen(plan, room, steps, found)
+    while dropped:  # what would have taken too much of the arena leaves its time to others
+        found = [(title, packings) for title, packings in found if title not in dropped]
+        small, dropped = _chosen(plan, room, steps, found)
+    if room.coding == "auto" and not _is_of_few_bits(plan, [steps[title][0] for title in small]):
+        constants = sum(one.nbytes for one in plan.graph.constants.values())
+        small = small if sum(one.saved for one in small.values()) >= LEAST_SAVED * constants else {}
+    return {title: one.way for title, one in small.items()}
+
+
+def _chosen(
+    plan: Plan, room: PackingRoom, steps: Mapping[str, Sequence[int]], found: Sequence[tuple[str, Sequence[Packing]]]
+) -> tuple[dict[str, Packing], Collection[str]]:
+    """Return the packings that are worth their time and memory, and operators worth the time but not the memory."""
     left, chosen = MOST_UNPACKING * plan.cost, dict[str, Packing]()
     for title, packings in sorted(found, key=lambda item: (item[1][-1].time / item[1][-1].saved, item[0])):
         one = next((one for one in packings if one.is_worth(room, plan.cost, left)), None)
@@ -423,10 +437,7 @@ def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
                 if 2 * (smaller.more - best) <= smaller.saved and smaller.is_worth(room, plan.cost, left):
                     small[title], best, left = smaller, max(best, smaller.more), left - smaller.time
                     break
-    if room.coding == "auto" and not _is_of_few_bits(plan, [steps[title][0] for title in small]):
-        constants = sum(one.nbytes for one in plan.graph.constants.values())
-        small = small if sum(one.saved for one in small.values()) >= LEAST_SAVED * constants else {}
-    return {title: one.way for title, one in small.items()}
+    return small, chosen.keys() - small.keys()
 
 
 def _is_of_few_bits(plan: Plan, numbers: Iterable[int]) -> bool:

@@ -205,3 +205,9 @@ def test_a_model_with_weights_of_8_bits_is_as_fast_as_before(tmp_path: Path) -> 
         operators = mtool.compile(path, board="mps2_an385").manifest.operators
         schedules[bits] = [one.schedule for one in operators if "weights=packed" in str(one.schedule)]
     assert not schedules[8] and schedules[4]
+
+
+def test_a_layer_that_takes_too_much_of_the_arena_leaves_its_time_to_others() -> None:
+    done = mtool.compile(DIGITS.with_name("digits_2bit.onnx"), board="mps2_an386").manifest
+    packed = [operator.name for operator in done.operators if "weights=packed" in operator.schedule]
+    assert packed == ["conv_3", "dense_6"] and done.constant_bytes < 12_000 and done.arena_bytes < 10_000
