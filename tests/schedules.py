@@ -381,7 +381,7 @@ def schedules_of(
     for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "matmul", "pool2d"):
         chosen = [s for s in registry.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         chosen = [s for s in chosen if make is not rescaled or s.name not in BY_FLOATS]
-        chosen = [s for s in chosen if not s.core or target.has(s.core)]
+        chosen = [s for s in chosen if not getattr(s, "core", "") or target.has(s.core)]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
             found[key] = [

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 /* Return the CRC of `count` bytes; for "123456789" it is 0xCBF43926. */
+/*@ requires \valid_read(bytes + (0 .. count - 1)); */
 uint32_t mt_crc32(const uint8_t *bytes, size_t count);
 
 #endif

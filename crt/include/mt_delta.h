@@ -59,11 +59,13 @@ struct mt_delta {
 };
 
 /* Begin. `old` must not change until the end; the sink accepts at most `room` bytes. */
+/*@ requires \valid(delta) && \valid_read(old + (0 .. old_bytes - 1)); */
 void mt_delta_begin(struct mt_delta *delta, const uint8_t *old, uint32_t old_bytes, uint32_t room, mt_delta_sink *sink,
                     void *context);
 
 /* Decode the next `count` bytes of the delta, 0 or more; the sink receives all new bytes that follow from them.
  * MT_BAD_DELTA: it is malformed, starts from other old bytes, or has more new bytes than fit. Others: the sink's. */
+/*@ requires \valid(delta) && \valid_read(bytes + (0 .. count - 1)); */
 int32_t mt_delta_take(struct mt_delta *delta, const uint8_t *bytes, uint32_t count);
 
 /* Check that the delta and the new bytes are complete. MT_BAD_DELTA: they are not. Others: as for mt_delta_take. */

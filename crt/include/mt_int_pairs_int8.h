@@ -2,7 +2,9 @@
 /* Products of int8 for cores without SIMD, two at a time: a word holds x0 + 65536 * x1 of two pixels, and
  * multiplying it by w gives both products. Two such words fit 32 bits: after adding 32768, the upper half is the sum
  * of the second pixel's products, as if the lower half had been 0. These are summed separately; the total of the
- * whole words minus 65536 times that is the first pixel's sum. Exact, unless two adjacent weights are both -128. */
+ * whole words minus 65536 times that is the first pixel's sum. Exact, unless two adjacent weights are both -128.
+ *
+ * `admit` is for proofs (docs/proofs.md): the analysis can't see that the sums of the lower halves are small. */
 #ifndef MT_INT_PAIRS_INT8_H
 #define MT_INT_PAIRS_INT8_H
 
@@ -153,6 +155,8 @@ MT_INLINE const int8_t *mt_int_pairs(const int32_t *columns, const int32_t *cons
     sums[1] = b0;
     sums[2] = (int32_t)(t1 - (uint32_t)b1 * 65536u);
     sums[3] = b1;
+    /*@ admit bias - 16384 * depth <= sums[0] <= bias + 16384 * depth; */
+    /*@ admit bias - 16384 * depth <= sums[2] <= bias + 16384 * depth; */
     return weights;
 }
 
@@ -198,6 +202,10 @@ MT_INLINE const int8_t *mt_int_pairs_of_two(const int32_t *columns, const int32_
     sums[5] = b2;
     sums[6] = (int32_t)(t3 - (uint32_t)b3 * 65536u);
     sums[7] = b3;
+    /*@ admit bias0 - 16384 * depth <= sums[0] <= bias0 + 16384 * depth; */
+    /*@ admit bias0 - 16384 * depth <= sums[2] <= bias0 + 16384 * depth; */
+    /*@ admit bias1 - 16384 * depth <= sums[4] <= bias1 + 16384 * depth; */
+    /*@ admit bias1 - 16384 * depth <= sums[6] <= bias1 + 16384 * depth; */
     return weights + depth;
 }
 

@@ -34,6 +34,7 @@ struct mt_link {
 };
 
 /* Open a link with `count` bytes of memory, which it keeps. */
+/*@ requires \valid(link) && \valid(bytes + (0 .. count - 1)) && count >= 24; */
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
 
 /* Take the next frame, after reading from the port at most once; frame->payload is NULL if no frame is complete.
@@ -52,6 +53,7 @@ size_t mt_link_payload_bytes(const struct mt_link *link);
 
 /* Send a frame with the first `count` bytes at mt_link_payload, which are overwritten. A status other than MT_OK is
  * the port's. */
+/*@ requires \valid(link) && count <= link->packet - 9; */
 int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count);
 
 #ifdef MT_LINK_KEY

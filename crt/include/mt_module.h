@@ -171,6 +171,7 @@ uint32_t mt_module_machine(void);
 /* Check the first MT_MODULE_HEAD_BYTES of a module: sizes, machine, memory, counter, and the signature, which covers
  * these and the hash of the rest. A loader calls this before it erases anything. MT_BAD_MODULE, MT_BAD_SIGNATURE,
  * MT_OLD_MODULE, MT_WRONG_MACHINE, MT_NO_MEMORY. Fills `view`, except for pointers. */
+/*@ requires \valid_read(head + (0 .. 271)) && \valid_read(host) && \valid(view); */
 int32_t mt_module_check_head(const uint8_t *head, const struct mt_module_host *host, struct mt_module_view *view);
 
 /* The accepted key that signed a header; NULL: none did. */
@@ -178,10 +179,13 @@ const uint8_t *mt_module_signer(const uint8_t *head, const struct mt_module_host
 
 /* Check a module of `bytes` bytes: the header, the size, the hash; that tensors lie in the arena, that imports
  * exist, and the checks of its kind. Nothing is written, and no code of it runs. MT_MISSING_IMPORT, and those above. */
+/*@ requires \valid_read(module + (0 .. bytes - 1)) && \valid_read(host); */
 int32_t mt_module_check(const uint8_t *module, uint32_t bytes, const struct mt_module_host *host);
 
 /* Check it, fill the RAM and initialize states. `opened` and the RAM must stay while the model is used;
  * `opened->model.next` is NULL. Returns a status of mt_module_check, or of the module's entry point. */
+/*@ requires \valid_read(module + (0 .. bytes - 1)) && \valid_read(host) && \valid(opened);
+    requires \valid((uint8_t *)host->ram + (0 .. host->ram_bytes - 1)); */
 int32_t mt_module_open(const uint8_t *module, uint32_t bytes, const struct mt_module_host *host,
                        struct mt_module *opened);
 

@@ -81,12 +81,16 @@ struct mt_slots {
 /* Read the journal; called once, at the start, which a module on trial has then used. The whole storage is divided into
  * slots of at least `slot_bytes`, at most MT_SLOTS_MOST; into two if it is too small for that. MT_NO_MEMORY: the storage
  * is too small, or its sizes are inconsistent. */
+/*@ requires \valid(slots) && \valid_read(storage) && slot_bytes > 0;
+    requires \valid_read(storage->memory + (0 .. storage->bytes - 1)); */
 int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes);
 
 /* Return the module in an active slot and its size from the record; NULL: the slot is not active. */
+/*@ requires \valid_read(slots) && slot < slots->count; */
 const uint8_t *mt_slots_active(const struct mt_slots *slots, uint8_t slot, uint32_t *bytes);
 
 /* Reject an active slot's damaged module: its predecessor of the same name becomes active, if it is still stored. */
+/*@ requires \valid(slots) && slot < slots->count; */
 void mt_slots_reject(struct mt_slots *slots, uint8_t slot);
 
 /* Return the slot of the module on trial; MT_SLOTS_NONE: none is. */
@@ -121,6 +125,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
 
 /* Write the next `count` bytes, `offset` bytes from the file's start.
  * MT_BAD_ORDER: no load was started, or earlier bytes are missing. MT_BAD_RANGE: the file is shorter. */
+/*@ requires \valid(slots) && \valid_read(bytes + (0 .. count - 1)); */
 int32_t mt_slots_write(struct mt_slots *slots, uint32_t offset, const uint8_t *bytes, uint32_t count);
 
 /* Return the loaded file, to check it; NULL: it is incomplete. */

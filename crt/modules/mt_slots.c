@@ -61,7 +61,7 @@ static void judge(struct mt_slots *slots)
             uint32_t is_last = 1;
             for (uint8_t other = 0; other < slots->count; ++other) {
                 const struct mt_slot_record *const later = slots->records[other];
-                is_last &= later <= record || !is_module(later) || later->name != record->name;
+                is_last &= later == NULL || later <= record || !is_module(later) || later->name != record->name;
             }
             age = (uintptr_t)record + is_last * MT_SLOTS_JOURNAL_BYTES; /* newer than all others */
             slots->active |= is_last << slot;

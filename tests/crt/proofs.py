@@ -1,8 +1,8 @@
 """Frama-C's Eva on the runtime: no byte from outside makes it access memory wrongly, or do what C leaves undefined."""
 
+import os
 import re
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +51,19 @@ PROOFS = {
         by_result=("peek",),
         quick=("MOST=8u",),
     ),
+    "slots": Proof(
+        ("src/mt_crc32.c",),
+        states={"main": 20, "put": 20, "mt_slots_write": 20, "load": 20},
+        by_result=("record_at", "mt_slots_loaded"),
+    ),
+    "module": Proof(
+        ("modules/mt_module.c",),
+        states={
+            **{"main": 200, "is_name": 40, "mt_module_find": 20, "kind_of": 4, "look": 20, "mt_module_open": 20},
+            **{"mt_module_check_head": 20, "check": 20, "call": 4},
+        },
+        by_result=("read_head", "mt_module_check_head", "look", "mt_module_open", "kind_of", "check", "call"),
+    ),
     "delta": Proof(
         ("src/mt_crc32.c",),
         states={"step": 100, "end_number": 50, "next_bit": 50, "put": 50, "begin_with": 50, "main": 500},
@@ -85,14 +98,27 @@ def command(name: str, *, quick: bool = False) -> list[str]:
 
 def prove(name: str, *, quick: bool = False) -> Result:
     """Run a proof; `quick`: over fewer sizes."""
-    start = time.monotonic()
-    done = subprocess.run(command(name, quick=quick), capture_output=True, text=True, check=False)
+    return analyzed(command(name, quick=quick), str(CRT))
+
+
+def analyzed(argv: Sequence[str], folder: str, most_s: int | None = None) -> Result:
+    """Run Frama-C for at most `most_s` seconds of CPU time; files of the alarms are relative to `folder`.
+
+    Raises:
+        TimeoutError: it needs more.
+    """
+    start = os.times()
+    limit = (*("prlimit", f"--cpu={most_s}"),) if most_s else ()
+    done = subprocess.run([*limit, *argv], capture_output=True, text=True, check=False)
+    seconds = os.times().children_user - start.children_user
+    if done.returncode < 0 and most_s:
+        raise TimeoutError
     summary = done.stdout.rpartition("ANALYSIS SUMMARY")[2]
     assert done.returncode == 0 and "alarm" in summary, done.stdout[-3000:] + done.stderr[-1000:]
     found = {
-        f"{file.removeprefix(f'{CRT}/')}:{line}: {' '.join(what.split())}"
+        f"{file.removeprefix(f'{folder}/')}:{line}: {' '.join(what.split())}"
         for file, line, what in ALARM.findall(done.stdout)
     }
     if "NON TERMINATING" in done.stdout:
-        found.add(f"{name}: an execution never ends, or all are wrong")
-    return Result(tuple(sorted(found)), time.monotonic() - start)
+        found.add("an execution never ends, or all are wrong")
+    return Result(tuple(sorted(found)), seconds)

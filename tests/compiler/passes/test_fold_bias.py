@@ -116,7 +116,7 @@ def test_as_many_numbers_along_another_axis_are_not_a_bias() -> None:
 
 @pytest.mark.parametrize("op", ["GreaterOrEqual", "Greater", "Less", "LessOrEqual"])
 def test_what_a_sum_is_compared_with_goes_into_the_bias(op: str) -> None:
-    """For all sums; 0.1 and 0.3 are no multiples of one another in float32, and some channels' scales are negative."""
+    """For all sums; 0.1 and 0.3 are not multiples of one another in float32, and some channels' scales are negative."""
     scales, x = F32([0.1, -0.1, 0.003, 1e-30, 0.1, 3e37]), np.arange(-128, 128, dtype=np.int8)[:, None]
     constants = {
         "s": F32(1), "z": np.int8(0), "ws": np.abs(scales), "wz": np.zeros(6, np.int8), "m": np.sign(scales),

@@ -1,0 +1,119 @@
+"""Frama-C's Eva on generated C: whatever bytes lie in the arena, no operator does what C leaves undefined.
+
+Each operator is analyzed by itself, with its real arguments, constants and offsets. As the arena may hold anything
+before it, this covers every inference, and every order of the operators.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import schedules
+
+from mtool.base import resources
+from mtool.compiler import codegen
+from mtool.compiler.kernels.softmax import SoftmaxOfRows
+from mtool.compiler.kernels.target import Target
+from mtool.compiler.plan import Plan
+from tests.crt.proofs import TOOL, Result, analyzed
+
+CRT = resources.path("crt")
+# Turns of a loop that are analyzed one by one; states that are kept apart in kernels; seconds. Until all holds.
+LADDER = ((40, 0, 20), (34, 40, 30), (130, 0, 60), (34, 3000, 90), (700, 0, 90))
+SMALL = (3000, 5000)
+# Families of schedules in portable C, the cores for which they are chosen, and whether their knobs are turned.
+PORTABLE = [
+    *((target, "int", turned) for target in (schedules.M3, schedules.AVR) for turned in (False, True)),
+    *((target, "int", False) for target in (schedules.M0, schedules.RV32)),
+    (schedules.HOST, "c99", False),
+]
+IN_HELPERS = 2000  # states that are kept apart in the runtime's functions
+
+
+def proved(plan: Plan, folder: Path) -> Iterator[tuple[str, str, Result]]:
+    """Analyze each operator of a plan, with ever more effort; yield its name, its schedule and what was found."""
+    model, kernels = _written(plan, folder)
+    for number, step in enumerate(plan.steps):
+        _write_program(folder, [(model, _calls(plan, number, model))])
+        result, seconds = Result(("not finished",), 0), 0.0
+        for turns, states, most_s in LADDER:
+            try:
+                result = analyzed(_command(folder, [model], kernels, turns, states), str(folder), most_s)
+                seconds += result.seconds
+            except TimeoutError:
+                seconds += most_s
+            if not result.alarms:
+                break
+        yield step.node.title, step.schedule.name, Result(result.alarms, seconds)
+
+
+def smallest(target: Target, prefix: str, count: int, *, turned: bool = False) -> dict[str, list[Plan]]:
+    """Return the smallest of some random models for each schedule of a family, and those of portable C beside them."""
+    found: dict[str, dict[str, Plan]] = {}
+    for case in schedules.cases_of(target, prefix, 4 * count, turned=turned):
+        for plan in (case.plan, case.reference):
+            for step in plan.steps:
+                found.setdefault(str(step.schedule), {})[plan.graph.name] = plan
+    return {name: sorted(plans.values(), key=lambda plan: plan.macs)[:count] for name, plans in found.items()}
+
+
+def together(plans: Sequence[Plan], folder: Path, most_s: int = 120) -> Result:
+    """Analyze all operators of small models, every turn of each loop by itself."""
+    models, functions, programs = [], [], []
+    for plan in plans:
+        model, kernels = _written(plan, folder)
+        models.append(model)
+        functions += kernels
+        lines = [line for number in range(len(plan.steps)) for line in _calls(plan, number, model)]
+        programs.append((model, lines))
+    _write_program(folder, programs)
+    return analyzed(_command(folder, models, functions, *SMALL), str(folder), most_s)
+
+
+def _written(plan: Plan, folder: Path) -> tuple[str, list[str]]:
+    """Write a model's C; return its name and those of its kernels."""
+    files, manifest = codegen.generate(plan, "model", "0" * 64)
+    for name in files:
+        (folder / name).write_bytes(files[name])
+    return manifest.model, sorted({one.function for one in manifest.operators if one.function})
+
+
+def _write_program(folder: Path, models: Sequence[tuple[str, Sequence[str]]]) -> None:
+    includes = [f'#include "{name}"' for model, _ in models for name in (f"{model}.h", f"{model}_operators.h")]
+    lines = [line for _, calls in models for line in calls]
+    text = ['#include "mt_prove.h"', *includes, "int main(void)", "{", *lines, "    return 0;", "}", ""]
+    (folder / "proof.c").write_text("\n".join(text))
+
+
+def _command(folder: Path, models: Sequence[str], kernels: Sequence[str], turns: int, states: int) -> list[str]:
+    # Portable C, for a 32-bit core. The number of the operator is volatile for a reason that Eva does not share.
+    flags = f"-I {folder} -I {CRT / 'include'} -I {CRT / 'tests'} -U__GNUC__ -Dvolatile="
+    sources = ["proof.c", *(f"{model}{end}.c" for model in models for end in ("", "_weights"))]
+    return [
+        *(TOOL, "-machdep", "gcc_x86_32", f"-cpp-extra-args={flags}", "-eva", "-eva-slevel", str(IN_HELPERS)),
+        *("-eva-slevel-function", ",".join(f"{kernel}:{states}" for kernel in kernels)),
+        *("-eva-auto-loop-unroll", str(turns), "-eva-msg-key=-initial-state,-final-states"),
+        *(str(folder / name) for name in sources if (folder / name).exists()),
+    ]
+
+
+def _calls(plan: Plan, number: int, model: str) -> list[str]:
+    """Return the call of an operator, with everything that the arena may contain before it."""
+    node = plan.steps[number].node
+    anything = f"any_bytes({model}_arena, {model.upper()}_ARENA_BYTES);" if plan.arena_bytes else ""
+    call = [f"    {anything}", f"    {model}_operator({number});"]
+    if isinstance(node.attrs, SoftmaxOfRows) and node.attrs.has_table and node.inputs[0] in plan.offsets:
+        # Each maximum of a row, at each place: Eva keeps no relation between a row and its maximum.
+        rows = plan.graph.types[node.inputs[0]]
+        limits, length = np.iinfo(rows.dtype.numpy), rows.shape[-1]
+        row = f"(({rows.dtype.c} *)(void *)({model}_arena + {plan.offsets[node.inputs[0]]}))"
+        call = [
+            f"    for (int32_t top = {limits.min}; top <= {limits.max}; ++top)",
+            f"        for (int32_t at = 0; at < {length}; ++at) {{",
+            f"            {anything}",
+            f"            for (int32_t i = 0; i < {rows.count}; ++i)",
+            f"                {row}[i] = i % {length} == at ? top : Frama_C_interval({limits.min}, top);",
+            f"            {model}_operator({number});",
+            "        }",
+        ]
+    return call
