@@ -133,12 +133,12 @@ class Replayed:
             raise MismatchError(f"detections on {self.board} differ from those on this computer", details=wrong)
 
     def check_in_time(self) -> None:
-        """Check that no hop is missed.
+        """Check that no hop is missed; on this computer, which other programs interrupt, at most half of them.
 
         Raises:
-            FitError: one is.
+            FitError: more are.
         """
-        if self.missed:
+        if self.missed > (self.hops // 2 if self.board == HOST else 0):
             about = "about " if self.is_estimated else ""
             raise FitError(
                 f"{self.board} misses {self.missed} of {plural.count(self.hops, 'hop')}: it is too slow",

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from mtool.base.frozen import frozen
 from mtool.compiler.bytecode.call import Address, Call, Constant, NoKernel, Operand, Scratch, Value, padded, word_of
 from mtool.compiler.ir import DType, Expr, Graph, Node
 from mtool.compiler.ir.expr import Reduction, const, first_of
+from mtool.compiler.ir.ranges import Affine, affine
 from mtool.compiler.ir.scalar import NearTie, Requantize, RescalePair, Shifted
 from mtool.compiler.kernels.packing import round_up
 
@@ -41,39 +41,6 @@ _FLOATS: Final = {"sqrt": "sqrt_f", "exp": "exp_f", "log": "log_f", "tanh": "tan
 _INTEGERS: Final = {"floordiv": "div_i", "mod": "mod_i"}
 _ORDERS: Final = {"less": (False, False), "greater": (True, False), "less_equal": (False, True),
                   "greater_equal": (True, True)}  # fmt: skip
-
-
-@frozen
-class Affine:
-    """An index that is a sum of axes, each multiplied by a number."""
-
-    first: int
-    steps: Mapping[int, int]
-
-    def plus(self, other: "Affine", factor: int = 1) -> "Affine":
-        """Return the sum with a multiple of another one."""
-        axes = {*self.steps, *other.steps}
-        steps = {axis: self.steps.get(axis, 0) + factor * other.steps.get(axis, 0) for axis in axes}
-        return Affine(self.first + factor * other.first, steps)
-
-
-def affine(expr: Expr) -> Affine | None:
-    """Return an index expression as an affine index; None: it is not affine."""
-    if expr.op == "const":
-        return Affine(expr.value, {})
-    if expr.op == "axis":
-        return Affine(0, {expr.value: 1})
-    if expr.op not in ("add", "sub", "mul"):
-        return None
-    left, right = (affine(arg) for arg in expr.args)
-    if left is None or right is None:
-        return None
-    if expr.op != "mul":
-        return left.plus(right, 1 if expr.op == "add" else -1)
-    for factor, other in ((left, right), (right, left)):
-        if not any(factor.steps.values()):
-            return Affine(0, {}).plus(other, factor.first)
-    return None
 
 
 def flat_affine(load: Expr, shape: Sequence[int]) -> Affine | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from mtool.base.frozen import frozen
 from mtool.compiler.ir.expr import Expr, Reduction
 from mtool.compiler.ir.types import DType
 
@@ -149,3 +150,39 @@ _FORMS: dict[str, Callable[..., Range | None]] = {
     "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "cast": lambda a: a,
 }
+
+
+# Indices that are linear in the axes.
+
+
+@frozen
+class Affine:
+    """An index that is a sum of axes, each multiplied by a number."""
+
+    first: int
+    steps: Mapping[int, int]
+
+    def plus(self, other: "Affine", factor: int = 1) -> "Affine":
+        """Return the sum with a multiple of another one."""
+        axes = {*self.steps, *other.steps}
+        steps = {axis: self.steps.get(axis, 0) + factor * other.steps.get(axis, 0) for axis in axes}
+        return Affine(self.first + factor * other.first, steps)
+
+
+def affine(expr: Expr) -> Affine | None:
+    """Return an index expression as an affine index; None: it is not affine."""
+    if expr.op == "const":
+        return Affine(expr.value, {})
+    if expr.op == "axis":
+        return Affine(0, {expr.value: 1})
+    if expr.op not in ("add", "sub", "mul"):
+        return None
+    left, right = (affine(arg) for arg in expr.args)
+    if left is None or right is None:
+        return None
+    if expr.op != "mul":
+        return left.plus(right, 1 if expr.op == "add" else -1)
+    for factor, other in ((left, right), (right, left)):
+        if not any(factor.steps.values()):
+            return Affine(0, {}).plus(other, factor.first)
+    return None

@@ -21,8 +21,23 @@ from mtool.base import plural, spelling
 from mtool.base.errors import UsageError
 from mtool.base.escaping import argument
 from mtool.base.frozen import frozen
-from mtool.compiler.ir import Array, Attributes, Expr, Graph, Node, Rewriter, Slide, State, View, axis, identity, load
+from mtool.compiler.ir import (
+    Array,
+    Attributes,
+    Expr,
+    Graph,
+    Node,
+    Rewriter,
+    Slide,
+    State,
+    TensorType,
+    View,
+    axis,
+    identity,
+    load,
+)
 from mtool.compiler.ir.node import Computation, expression_of
+from mtool.compiler.ir.ranges import affine
 from mtool.compiler.kernels.concat import Concat
 from mtool.compiler.kernels.conv2d.node import Conv2d
 from mtool.compiler.kernels.dense import Dense
@@ -84,46 +99,49 @@ def _axis_of_time(graph: Graph, value: str) -> int:
     return next((axis for axis in ways if shape[axis] > 1), 0)
 
 
-def _own_windows(graph: Graph) -> dict[str, tuple[Slide, Array]]:
-    """Return the windows that the model keeps itself, and those before the first call, as if it were all known.
+@frozen
+class Window:
+    """A window: the value of its new rows, and its contents before the first call; `state`: the model keeps it."""
 
-    Only those from which operators compute products: to keep the results of cheaper ones would not pay.
+    slide: Slide
+    new: str
+    before: Array
+    state: State | None = None
+
+
+def _windows(graph: Graph) -> Iterator[Window]:
+    """Yield the inputs that are windows, and the windows that the model keeps itself.
+
+    Of these only the ones from which operators compute products: to keep the results of cheaper ones would not pay.
     """
-    found, readers, makers = {}, graph.consumers(), graph.producers()
+    for one in graph.slides:
+        kind = graph.types[one.value]
+        yield Window(one, one.value, np.full(kind.shape, one.zero, kind.dtype.numpy))
+    readers, makers = graph.consumers(), graph.producers()
     for state in graph.states:
         joins, maker = readers.get(state.input, ()), makers.get(state.output)
-        if len(joins) != 1 or not isinstance(joins[0].attrs, Concat) or maker is None:
+        if maker is None or [type(node.attrs) for node in joins] != [Concat] or state.output in readers:
             continue
-        value, along = joins[0].outputs[0], joins[0].attrs.axis
-        kind = graph.types[value]
-        if len(joins[0].inputs) != 2 or joins[0].inputs[0] != state.input or maker.inputs != (value,):
+        (node,), along = joins, Concat.of(joins[0]).axis
+        new, value, kind = node.inputs[-1], node.outputs[0], graph.types[node.outputs[0]]
+        one = Slide(value, graph.types[new].shape[along], along, kind.shape[along])
+        is_kept = isinstance(maker.attrs, Loop) and maker.attrs.expr == _moved_by(one.hop, along, kind)
+        if node.inputs != (state.input, new) or maker.inputs != (value,) or not is_kept:
             continue
-        hop = graph.types[joins[0].inputs[1]].shape[along]
-        if not _drops(maker, graph, along, hop):
-            continue
-        one = Slide(value, hop, along, kind.shape[along])
         sliding = _Analysis.of(graph, [one]).sliding
         keeping = {value for value, slid in sliding.items() if slid.end}
         if any(isinstance(node.attrs, Conv2d | Dense) and node.outputs[0] in keeping for node in graph.nodes):
             kept = state.initial
-            kept = np.zeros(graph.types[state.input].shape, kind.dtype.numpy) if kept is None else kept
-            before = kept.take([max(row - hop, 0) for row in range(one.rows)], along)
-            found[value] = (one, before.astype(kind.dtype.numpy))
-    return found
+            kept = np.zeros(graph.types[state.input].shape) if kept is None else kept
+            before = kept.take([max(row - one.hop, 0) for row in range(one.rows)], along)
+            yield Window(one, new, before.astype(kind.dtype.numpy), state)
 
 
-def _drops(node: Node, graph: Graph, along: int, count: int) -> bool:
-    """Return whether a node's result is its input without the first rows."""
-    before, after = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
-    if not isinstance(node.attrs, Loop) or _with(before, along, before[along] - count) != after:
-        return False
-    expr = Loop.of(node).expr
-    if expr.op != "load" or any(one != axis(n) for n, one in enumerate(expr.args) if n != along):
-        return False
-    try:
-        return _linear(expr.args[along], 0, along, dict(enumerate(after))) == RowReads(0, 1, 1, -count)
-    except NotSlidingError:
-        return False
+def _moved_by(rows: int, along: int, kind: TensorType) -> Expr:
+    """Return the expression of a value without its first rows."""
+    index = list(identity(len(kind.shape)))
+    index[along] = index[along] + rows
+    return load(0, kind.dtype, tuple(index))
 
 
 # Forward: which rows of a value equal rows of the call before.
@@ -163,8 +181,8 @@ def slide(graph: Graph) -> Graph:
     quant = {name: one for name, one in graph.quant.items() if graph.types[name].dtype.is_integer}
     zeros = (quant[one.value].zero_point[0] if one.value in quant else 0 for one in graph.slides)
     graph = replace(graph, slides=tuple(replace(one, zero=zero) for one, zero in zip(graph.slides, zeros, strict=True)))
-    own = _own_windows(graph)
-    return _Slider(graph, own).run() if graph.slides or own else graph
+    windows = {one.slide.value: one for one in _windows(graph)}
+    return _Slider(graph, windows).run() if windows else graph
 
 
 def _check_states(graph: Graph) -> None:
@@ -330,29 +348,12 @@ def _of_expression(
 
 def _linear(index: Expr, number: int, along: int, sizes: Mapping[int, int]) -> RowReads:
     """Return the rows that an index reads: a multiple of the row, and a range."""
-
-    def terms(part: Expr, args: Sequence[tuple[int, int, int] | None]) -> tuple[int, int, int] | None:
-        if part.op == "const":
-            return 0, int(part.value), int(part.value)
-        if part.op == "axis":
-            return (1, 0, 0) if part.value == along else (0, 0, sizes[part.value] - 1)
-        if part.op not in ("add", "sub", "mul") or None in args:
-            return None
-        one, other = (arg for arg in args if arg is not None)
-        if part.op == "mul":
-            factor = next((each[1] for each in (other, one) if each[0] == 0 and each[1] == each[2]), None)
-            if factor is None or factor < 0:
-                return None
-            scaled = one if other[0] == 0 and other[1] == other[2] == factor else other
-            return scaled[0] * factor, scaled[1] * factor, scaled[2] * factor
-        if part.op == "sub":
-            other = (-other[0], -other[2], -other[1])
-        return one[0] + other[0], one[1] + other[1], one[2] + other[2]
-
-    found = index.fold(terms, leaves=("load",))
-    if found is None or found[0] < 1:
+    found = affine(index)
+    stride = found.steps.get(along, 0) if found else 0
+    if found is None or stride < 1:
         raise NotSlidingError("it reads rows by a computed number")
-    stride, low, high = found
+    others = [step * (sizes[number] - 1) for number, step in found.steps.items() if number != along]
+    low, high = (found.first + sum(end(one, 0) for one in others) for end in (min, max))
     return RowReads(number, stride, high - low + 1, -low)
 
 
@@ -390,10 +391,11 @@ class _Rows:
 class _Slider(Rewriter):
     """Builds the graph that computes new rows."""
 
-    def __init__(self, graph: Graph, own: Mapping[str, tuple[Slide, Array]]) -> None:
+    def __init__(self, graph: Graph, windows: Mapping[str, Window]) -> None:
         super().__init__(graph)
-        self.own = own
-        analysis = _Analysis.of(graph, [*graph.slides, *(one for one, _ in own.values())])
+        self.windows = windows
+        self.replaced = {one.state.output: one.state for one in windows.values() if one.state}
+        analysis = _Analysis.of(graph, [one.slide for one in windows.values()])
         self.sliding, self.reads = analysis.sliding, analysis.reads
         for reason in analysis.reasons:
             log.info("slide: %s", reason)
@@ -404,16 +406,11 @@ class _Slider(Rewriter):
 
     def of_zeros(self) -> dict[str, Array]:
         """Return the values that slide for the windows before the first call, of which rows are kept."""
-        graph = self.graph
-        found = {
-            one.value: np.full(graph.types[one.value].shape, one.zero, graph.types[one.value].dtype.numpy)
-            for one in graph.slides
-        }
-        found |= {value: before for value, (_, before) in self.own.items()}
-        for node in graph.nodes:
-            if node.outputs[0] in self.sliding and node.outputs[0] not in self.own:
-                inputs = [found[value] if value in found else graph.constants[value] for value in node.inputs]
-                found[node.outputs[0]] = computed(node, graph, inputs)
+        found = {value: one.before for value, one in self.windows.items()}
+        for node in self.graph.nodes:
+            if node.outputs[0] in self.sliding and node.outputs[0] not in self.windows:
+                inputs = [found[value] if value in found else self.graph.constants[value] for value in node.inputs]
+                found[node.outputs[0]] = computed(node, self.graph, inputs)
         return found
 
     def needed(self) -> None:
@@ -422,7 +419,9 @@ class _Slider(Rewriter):
             self.need(value, 0, self.size(value))
         for node in reversed(self.graph.nodes):
             out = node.outputs[0]
-            if out not in self.sliding or out in self.own:
+            if out in self.windows:
+                self.need(self.windows[out].new, 0, self.size(self.windows[out].new))
+            elif out not in self.sliding and out not in self.replaced:
                 for value in node.inputs:
                     self.need(value, 0, self.size(value))
             elif out in self.rows:
@@ -487,32 +486,41 @@ class _Slider(Rewriter):
     def run(self) -> Graph:
         """Build the graph."""
         for one in self.graph.slides:
+            kind, slid = self.types[one.value], self.sliding[one.value]
+            self.types[one.value] = replace(kind, shape=_with(kind.shape, slid.axis, slid.by))
             self.new_rows(one.value)
         for node in self.graph.nodes:
             out = node.outputs[0]
-            if out not in self.sliding or out in self.own:
-                whole = [self.part(v, 0, self.size(v)) if v in self.sliding else v for v in node.inputs]
-                self.nodes.append(replace(node, inputs=tuple(whole)))
-                if out in self.own and out in self.rows:
-                    self.rows[out].pieces.append((0, self.size(out), out))
+            if out in self.windows:
+                self.new_rows(out)
+            elif out not in self.sliding and out not in self.replaced:
+                self.nodes.append(replace(node, inputs=tuple(self.whole(value) for value in node.inputs)))
             elif out in self.rows:
                 for first, end in self.computed(node):
                     self.rows[out].pieces.append((first, end, self.compute(node, first, end)))
                 self.join(out, node)
-        outputs = [self.part(value, 0, self.size(value)) if value in self.sliding else value for value in self.outputs]
+        graph, ends = self.graph, [state.input for state in self.replaced.values()]
+        outputs = [self.whole(value) for value in self.outputs if value not in self.replaced]
+        inputs = [value for value in graph.inputs if value not in ends]
+        states = [state for state in graph.states if state.output not in self.replaced]
         self.outputs = (*outputs, *(output for _, _, output in self.kept))
-        graph = replace(self.graph, inputs=(*self.graph.inputs, *(value for _, value, _ in self.kept)))
-        graph = replace(graph, states=(*graph.states, *(state for state, _, _ in self.kept)))
-        self.graph = graph
+        self.graph = replace(
+            graph,
+            inputs=(*inputs, *(value for _, value, _ in self.kept)),
+            states=(*states, *(state for state, _, _ in self.kept)),
+        )
         return self.finish()
 
+    def whole(self, value: str) -> str:
+        """Return the value with all rows of another."""
+        return self.part(value, 0, self.size(value)) if value in self.sliding else value
+
     def new_rows(self, value: str) -> None:
-        """Make an input the rows that are new."""
-        slid, kind = self.sliding[value], self.graph.types[value]
-        self.types[value] = replace(kind, shape=_with(kind.shape, slid.axis, slid.by))
+        """Add the new rows of a window to those that are kept."""
         if value in self.rows:
+            slid, new = self.sliding[value], self.windows[value].new
             self.kept_rows(value)
-            self.rows[value].pieces.append((slid.end, slid.end + slid.by, value))
+            self.rows[value].pieces.append((slid.end, slid.end + slid.by, new if new == value else self.whole(new)))
             self.join(value, None)
 
     def piece(self, value: str, stem: str, first: int, end: int) -> str:
@@ -558,14 +566,8 @@ class _Slider(Rewriter):
         if math.prod(kind.shape[: slid.axis]) == 1 and is_aligned and not copies:
             self.node("view", [source], [made], View(first=skipped))
         else:
-            index = list(identity(len(kind.shape)))
-            index[slid.axis] = index[slid.axis] + (first - start)
-            self.node(
-                "loop",
-                [source],
-                [made],
-                Loop(expr=load(0, kind.dtype, tuple(index)), label="keep" if copies else "rows"),
-            )
+            moved = _moved_by(first - start, slid.axis, kind)
+            self.node("loop", [source], [made], Loop(expr=moved, label="keep" if copies else "rows"))
         if not copies:
             pieces.append((first, end, made))
         return made
