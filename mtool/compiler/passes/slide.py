@@ -119,10 +119,10 @@ def _windows(graph: Graph) -> Iterator[Window]:
         yield Window(one, one.value, np.full(kind.shape, one.zero, kind.dtype.numpy))
     readers, makers = graph.consumers(), graph.producers()
     for state in graph.states:
-        joins, maker = readers.get(state.input, ()), makers.get(state.output)
+        joins, maker = [*readers.get(state.input, ())], makers.get(state.output)
         if maker is None or [type(node.attrs) for node in joins] != [Concat] or state.output in readers:
             continue
-        (node,), along = joins, Concat.of(joins[0]).axis
+        node, along = joins[0], Concat.of(joins[0]).axis
         new, value, kind = node.inputs[-1], node.outputs[0], graph.types[node.outputs[0]]
         one = Slide(value, graph.types[new].shape[along], along, kind.shape[along])
         is_kept = isinstance(maker.attrs, Loop) and maker.attrs.expr == _moved_by(one.hop, along, kind)
