@@ -50,7 +50,7 @@ def render(
 
     Raises:
         UsageError: the template or an option is unknown, or the template needs a fact that the board's entry lacks, or
-            a feature that requires trust.
+            a feature that requires trust; or the port lacks random numbers, which a link key needs.
     """
     start = time.monotonic()
     chosen, values = choose(board, template, options or {})
@@ -69,6 +69,11 @@ def render(
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
     taken = loaded_modules.read(values, board)
+    if key is not None and taken is None and chosen.folders.ports and values.get(CHANNEL) != "semihosting":
+        raise UsageError(
+            f"--link-key needs random numbers, which the port of {board.name} does not have",
+            hint="add --modules, whose flash counts the sessions, or use --template zephyr",
+        )
     if taken is not None:
         crt = crt.merged(loaded_modules.sources(folders.sources, taken))
         context["modules"] = asdict(taken)

@@ -38,6 +38,13 @@ def test_the_key_is_in_two_files_only(board: str, template: str, tmp_path: Path)
     assert {*found} - {*without} == {"link.key", secret}
 
 
+def test_a_port_without_random_numbers_needs_the_flash_of_modules() -> None:
+    with pytest.raises(UsageError, match="needs random numbers, which the port of microbit"):
+        rendered("microbit", "baremetal", link_key=KEY)
+    modules = {"modules": "signed", "module_key": bytes(range(32)).hex(), "module_slot_bytes": "4096"}
+    assert "link.key" in rendered("microbit", "baremetal", link_key=KEY, module_ram_bytes="4096", **modules)
+
+
 def test_firmware_of_ones_own_has_the_key() -> None:
     options = mtool.Options(name="net", template_options={"link_key": KEY})
     files = mtool.compile(DIGITS, board="host", options=options).package("cmake", rpc=True)

@@ -1,5 +1,6 @@
 """Sessions that are authenticated with a link key: only a host with the key changes anything; a record is useless."""
 
+import logging
 import os
 import random
 import struct
@@ -181,6 +182,15 @@ def test_without_random_numbers_challenges_come_from_the_flash_of_modules(
                 assert reply is not None and reply.payload[0] == Status.MT_OK
                 challenges.append(reply.payload[-16:-8])
     assert len({*challenges}) == 9
+
+
+def test_an_authenticated_device_logs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="mtool.firmware")
+    with process(WITH_KEY) as transport:
+        client = Client(transport, timeout_s=5, key=KEY)
+        client.ping(5)
+        client.run([bytes([firmware.LOG])], [1200, 20, 4, 40_000], work_s=5)
+    assert [record.getMessage() for record in caplog.records] == ["the model says hello"]
 
 
 class Hostile(Transport):

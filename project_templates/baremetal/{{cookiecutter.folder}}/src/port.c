@@ -108,7 +108,7 @@ uint32_t mt_port_timer_granularity_ns(void)
     return (1000000000u + MT_TIMER_HZ - 1u) / MT_TIMER_HZ;
 }
 
-{% if channel == "uart" %}
+{% if channel != "semihosting" %}
 int32_t mt_port_random(uint8_t *bytes, size_t count)
 {
     (void)bytes;
@@ -124,6 +124,8 @@ int32_t mt_port_random(uint8_t *bytes, size_t count)
     }
     return source >= 0 && transfer(SYS_READ, source, bytes, count) == count ? MT_OK : MT_NOT_SUPPORTED;
 }
+{% endif %}
+{% if channel != "uart" %}
 
 void mt_port_idle(void)
 {
