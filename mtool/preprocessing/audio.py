@@ -42,12 +42,10 @@ class Rows:
             raise UsageError(f"rows={self.rows}: the model's input {target} has {count} rows of {width}")
         return count, self.rows * self.hop if self.rows else (count - 1) * self.hop + self.window
 
-    def frames(self, front: Front, value: str, count: int) -> list[str]:
-        """Return the windows of a call, each int16[window]."""
-        new = self.rows or count
+    def windows(self, front: Front, value: str) -> str:
+        """Return the samples of a call's windows."""
         kept = self.window - self.hop if self.rows else 0
-        value = front.behind("samples", value, kept, new * self.hop, (), np.int16(0))
-        return [front.write("Slice", value, [n * self.hop], [n * self.hop + self.window]) for n in range(new)]
+        return front.behind("samples", value, kept, self.rows * self.hop, (), np.int16(0))
 
     def joined(
         self, front: Front, value: str, count: int, target: Target, is_stored: bool = False, first: float = 0.0
@@ -103,12 +101,11 @@ class MicroSpeech:
         front.functions += core.functions()
         nothing = np.zeros(self.channels, np.uint32)
         noise = front.state("noise", nothing) if self.rows else None
-        found, last = core.rows(
-            front.write, rows.frames(front, value, count), noise.name if noise else front.write.constant(nothing)
-        )
+        start = noise.name if noise else front.write.constant(nothing)
+        samples = rows.windows(front, value)
+        whole, last = core.rows(front.write, samples, start, self.rows or count, self.hop)
         if noise:
             noise.keep(last)
-        whole = front.write("Concat", *(front.write("Unsqueeze", one, [0]) for one in found), axis=0)
         is_stored = target.dtype == np.int8 and target.zero_point == -128 and abs(target.scale / _SCALE - 1) < _SAME
         if is_stored:  # micro_features_generator.cc: the integers 0 to 665 become 0 to 255, less 128
             wide = front.write("Mul", front.write.cast(whole, np.int32), np.int32(256))

@@ -5,12 +5,12 @@ same arithmetic. Source: tensorflow/lite/experimental/microfrontend/lib (Apache-
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from mtool.compiler.ir.types import Array
 from mtool.preprocessing import signal_functions
@@ -166,19 +166,46 @@ class Microfrontend:
             "min_signal_remaining": least, "smoothing_bits": SMOOTHING_BITS, "bits": NOISE_BITS, "clamping": 0,
         }  # fmt: skip
 
-    def rows(self, w: Nodes, frames: Sequence[str], noise: str) -> tuple[list[str], str]:
-        """Append the operators for consecutive windows, each int16[window]; return features, and the new noise."""
+    def rows(self, w: Nodes, samples: str, noise: str, count: int, hop: int) -> tuple[str, str]:
+        """Append the operators for `count` windows of int16 samples, a loop; return features, and the new noise.
+
+        The features are int16[count, channels]; windows start `hop` samples apart, and the samples end with the last.
+        """
+        kept = self.window - hop
+        if count == 1:
+            row, noise = self._row(w, w, samples, noise)
+            return w("Unsqueeze", row, [0]), noise
+        body = Nodes(f"{w.prefix}row_")
+        frame = body("Concat", "before", "hop", axis=0) if kept else "hop"
+        row, last = self._row(w, body, frame, "noise")
+        ends = [last, *([body("Slice", frame, [hop], [self.window], [0])] if kept else []), row]
+        kinds = [("noise", np.uint32, self.channels), *([("before", np.int16, kept)] if kept else [])]
+        given, made = ([*kinds, one] for one in (("hop", np.int16, hop), ("row", np.int16, self.channels)))
+        graph = helper.make_graph(
+            body.nodes, "row", [_value(*one) for one in given],
+            [_value(end, *one[1:]) for end, one in zip(ends, made, strict=True)], initializer=body.constants,
+        )  # fmt: skip
+        rest = w("Slice", samples, [kept], [kept + count * hop], [0]) if kept else samples
+        first = [w("Slice", samples, [0], [kept], [0])] if kept else []
+        found = w.several(
+            "Scan", len(ends), noise, *first, w("Reshape", rest, [count, hop]), body=graph, num_scan_inputs=1
+        )
+        return found[-1], found[0]
+
+    def _row(self, w: Nodes, body: Nodes, frame: str, noise: str) -> tuple[str, str]:
+        """Append the operators for a window to `body`, and their constants to `w`; return features, and the noise."""
         bank, correction = self._bank(), self._correction()
         tables = [w.constant(one) for one in bank.tables]
         shape, gain = w.constant(window(self.window)), w.constant(gains(correction))
-        found = []
-        for frame in frames:
-            x = w("SignalWindow", frame, shape, shift=WINDOW_BITS)
-            x, places = w.several("SignalFftAutoScale", 2, x, strict=1)
-            x = w("SignalRfft", x, length=self.length)
-            x = w("SignalFilterBank", w("SignalEnergy", x, start=bank.first, end=bank.end), *tables)
-            x = w("SignalFilterBankSquareRoot", x, places)
-            x, noise = w.several("SignalFilterBankSpectralSubtraction", 2, x, noise, **self._subtraction())
-            x = w("SignalPCAN", x, noise, gain, shift=GAIN_BITS - correction - RATIO_BITS)
-            found.append(w("SignalFilterBankLog", x, shift=correction, scale=LOG_SCALE))
-        return found, noise
+        x = body("SignalWindow", frame, shape, shift=WINDOW_BITS)
+        x, places = body.several("SignalFftAutoScale", 2, x, strict=1)
+        x = body("SignalRfft", x, length=self.length)
+        x = body("SignalFilterBank", body("SignalEnergy", x, start=bank.first, end=bank.end), *tables)
+        x = body("SignalFilterBankSquareRoot", x, places)
+        x, noise = body.several("SignalFilterBankSpectralSubtraction", 2, x, noise, **self._subtraction())
+        x = body("SignalPCAN", x, noise, gain, shift=GAIN_BITS - correction - RATIO_BITS)
+        return body("SignalFilterBankLog", x, shift=correction, scale=LOG_SCALE), noise
+
+
+def _value(name: str, dtype: Any, size: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [size])

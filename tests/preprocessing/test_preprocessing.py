@@ -58,6 +58,11 @@ def test_micro_speech_in_c_is_exact(tmp_path: Path) -> None:
     assert np.array_equal(np.rint(found * UNIT), RECORDED["micro_speech/voice"][:2])
 
 
+def test_more_rows_of_micro_speech_are_no_more_operators(tmp_path: Path) -> None:
+    few, many = (onnx.load(_front(tmp_path, "micro_speech", rows, 40)).graph.node for rows in (2, 49))
+    assert len(few) == len(many) < 12
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "qemu_riscv32"])
 def test_micro_speech_on_a_board_is_exact(board: str, tmp_path: Path) -> None:

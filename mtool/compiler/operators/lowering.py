@@ -216,6 +216,7 @@ def template_node(
     scratch_type: str = "",
     math: bool = False,
     macs: int = 0,
+    instructions: tuple[tuple[str, float], ...] = (),
     headers: tuple[str, ...] = (),
     overwrites: Mapping[str, str] | None = None,
     wide: Sequence[str] = (),
@@ -233,6 +234,7 @@ def template_node(
         scratch_type: the C type of its elements.
         math: whether the C calls the math library.
         macs: the number of multiply-accumulates.
+        instructions: see `TemplateKernel`.
         headers: runtime headers that it needs in addition to mt_math.h and, for floats, mt_float.h.
         overwrites: outputs that may share memory with an input, because no element of the input is read after the
             same element of the output is written: C name of the output to that of the input.
@@ -246,6 +248,7 @@ def template_node(
     attrs = TemplateKernel(
         template=template, values=values, names=(*inputs, *outputs), label=label, scratch=scratch,
         scratch_type=scratch_type, math=math, macs=macs, headers=headers, overwrites=over,
+        instructions=instructions,
     )  # fmt: skip
     ctx.node("template", list(inputs.values()), list(made.values()), attrs, like=node)
     narrowed(ctx, node, [(made[name], value) for name, value in outputs.items()])
@@ -253,7 +256,7 @@ def template_node(
 
 def by_template(
     template: str, inputs: str, outputs: str, values: Callable[[Lowering, Node], Mapping[str, Any]],
-    scratch: Callable[[Lowering, Node], tuple[int, str]] = lambda ctx, node: (0, ""), **options: Any,
+    scratch: Callable[[Lowering, Node], tuple[int, str]] = lambda ctx, node: (0, ""), each: float = 0, **options: Any,
 ) -> Lower:  # fmt: skip
     """Return the lowering of an operator that is one kernel.
 
@@ -263,6 +266,7 @@ def by_template(
         outputs: the outputs' C names.
         values: returns the template's variables.
         scratch: returns the bytes of working memory and the C type of its elements.
+        each: about how many instructions an element of the first input takes; 0: unknown.
         options: of `template_node`.
     """
 
@@ -272,7 +276,11 @@ def by_template(
             for names, own in ((inputs, node.inputs), (outputs, node.outputs))
         )
         size, kind = scratch(ctx, node)
-        template_node(ctx, node, template, ins, outs, values(ctx, node), scratch=size, scratch_type=kind, **options)
+        cost = (("", each * ctx.types[node.inputs[0]].count),)
+        template_node(
+            ctx, node, template, ins, outs, values(ctx, node), scratch=size, scratch_type=kind, instructions=cost,
+            **options,
+        )  # fmt: skip
 
     return lower
 

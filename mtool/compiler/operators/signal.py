@@ -4,7 +4,7 @@ Each operator is one C template with the library's exact arithmetic. Source: sig
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,8 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
         )
     inputs = {"x": x, "weights": weights, "unweights": unweights}
     inputs |= dict(zip(("starts", "offsets", "widths"), indices, strict=True))
-    template_node(ctx, node, "signal_filter_bank", inputs, {"y": node.outputs[0]}, values)
+    cost = (("", 12.0 * int(ctx.constants[indices[2]].sum())),)
+    template_node(ctx, node, "signal_filter_bank", inputs, {"y": node.outputs[0]}, values, instructions=cost)
 
 
 def table_of_log() -> Array:
@@ -99,7 +100,7 @@ def _log(ctx: Lowering, node: Node) -> None:
     values = {"count": ctx.types[node.inputs[0]].count, "shift": attrs.shift, "scale": attrs.scale}
     template_node(
         ctx, node, "signal_log", {"x": node.inputs[0], "table": table}, {"y": node.outputs[0]}, values,
-        headers=_SIGNAL,
+        headers=_SIGNAL, instructions=(("", 40.0 * ctx.types[node.inputs[0]].count),),
     )  # fmt: skip
 
 
@@ -124,30 +125,31 @@ def _joined(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorT
 # window.cc: x * window >> shift, saturated, for each window.
 _WINDOW = by_template(
     "signal_window", "x window", "y",
-    lambda ctx, node: {**_shifted(ctx, node), "length": ctx.types[node.inputs[1]].shape[0]}, overwrites={"y": "x"},
+    lambda ctx, node: {**_shifted(ctx, node), "length": ctx.types[node.inputs[1]].shape[0]},
+    each=7, overwrites={"y": "x"},
 )  # fmt: skip
 # fft_auto_scale.cc: x shifted left by the number of unused bits.
 _AUTO_SCALE = by_template(
     "signal_auto_scale", "x", "y scale_bits",
-    lambda ctx, node: {**_unshifted(ctx, node), "strict": AutoScale.of(node).strict}, headers=_SIGNAL,
+    lambda ctx, node: {**_unshifted(ctx, node), "strict": AutoScale.of(node).strict}, each=13, headers=_SIGNAL,
 )  # fmt: skip
 # energy.cc: the sum of the squares of a complex number's parts.
 _ENERGY = by_template(
     "signal_energy", "x", "y",
-    lambda ctx, node: {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)},
+    lambda ctx, node: {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)}, each=4,
 )  # fmt: skip
 # filter_bank_square_root.cc: rounded square roots, shifted back by the shift of the transform's input.
-_SQUARE_ROOT = by_template("signal_square_root", "x scale_bits", "y", _unshifted, headers=_SIGNAL)
+_SQUARE_ROOT = by_template("signal_square_root", "x scale_bits", "y", _unshifted, each=133, headers=_SIGNAL)
 # filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is a state.
 _SUBTRACTION = by_template(
     "signal_spectral_subtraction", "x noise", "y next",
-    lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "options": SpectralSubtraction.of(node)},
+    lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "options": SpectralSubtraction.of(node)}, each=33,
     overwrites={"next": "noise"},
 )  # fmt: skip
 # pcan_argc_fixed.cc: a gain that depends on the noise, and compression of large values.
-_PCAN = by_template("signal_pcan", "x noise gains", "y", _shifted, headers=_SIGNAL, overwrites={"y": "x"})
+_PCAN = by_template("signal_pcan", "x noise gains", "y", _shifted, each=25, headers=_SIGNAL, overwrites={"y": "x"})
 # overlap_add.cc: the sum of overlapping frames; the part for the next call is kept.
-_OVERLAP_ADD = by_template("signal_overlap_add", "x rest", "y next", _overlap, overwrites={"next": "rest"})
+_OVERLAP_ADD = by_template("signal_overlap_add", "x rest", "y next", _overlap, each=8, overwrites={"next": "rest"})
 
 
 # SignalRfft, SignalIrfft: the fast Fourier transforms of real numbers of TensorFlow Lite Micro's Signal library.
@@ -226,7 +228,21 @@ def spectra(
     inputs = {"x": node.inputs[0], **({"window": window} if window else {})}
     inputs |= _tables(ctx, node, length // 2, kind.dtype, -1.0)
     headers = ("mt_fft.h", "mt_mve_fft.h")
-    template_node(ctx, node, "signal_rfft", inputs, {"y": node.outputs[0]}, values, headers=headers)
+    cost = _instructions(kind.dtype, length, frames * kind.count // size)
+    template_node(ctx, node, "signal_rfft", inputs, {"y": node.outputs[0]}, values, headers=headers, instructions=cost)
+
+
+_EACH: Mapping[DType, tuple[tuple[str, float, float], ...]] = {
+    DType.FLOAT32: (("has_mve", 3.3, 9.3), ("", 15.5, 8)),
+    DType.INT16: (("has_mve", 1.8, 7.2), ("has_dsp", 10.6, 16), ("", 26, 20)),
+    DType.INT32: (("has_dsp", 66, -31), ("", 86, 0)),
+}
+"""Instructions for each complex number in a stage, and in what is around all stages (counted: docs/preprocess.md)."""
+
+
+def _instructions(dtype: DType, length: int, rows: int) -> tuple[tuple[str, float], ...]:
+    half = length // 2
+    return tuple((core, rows * half * (len(radices_of(half)) * each + rest)) for core, each, rest in _EACH[dtype])
 
 
 def _stages(dtype: DType, length: int) -> dict[str, Any]:
@@ -246,6 +262,7 @@ def _irfft(ctx: Lowering, node: Node) -> None:
     template_node(
         ctx, node, "signal_irfft", inputs, {"y": node.outputs[0]}, values,
         scratch=length * kind.dtype.size, scratch_type=kind.dtype.c, headers=("mt_fft.h",),
+        instructions=_instructions(kind.dtype, length, values["rows"]),
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """TensorFlow Lite Micro's Signal library: goldens of its own tests (signal/micro/kernels/*_test.cc, Apache-2.0), and
 KISS FFT's arithmetic, reimplemented."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ from flatbuffers import flexbuffers
 from tflite_models import Array, Op, T, model
 
 import mtool
+from mtool import boards
 from mtool.base.errors import ModelError
+from mtool.compiler.compilation import compile_for
 from mtool.compiler.frontend import load
 from mtool.compiler.operators.signal import radices_of
 
@@ -248,6 +251,17 @@ def test_a_transform_is_kiss_fft_s_to_the_bit(dtype: Any, bits: int, tmp_path: P
         padded = [int(number) for number in x] + [0] * (length - given)
         c.add("Rfft", x, [np.array(Fixed(bits, False).real(padded), dtype)], T=KINDS[dtype], fft_length=length)
     c.check(tmp_path)
+
+
+@pytest.mark.parametrize(("core", "board"), [("M4", "mps2_an386"), ("M55", "mps3_an547"), ("RV32IMC", "qemu_riscv32")])
+def test_the_estimate_of_a_transform_is_near_its_count(core: str, board: str, tmp_path: Path) -> None:
+    counted = json.loads((Path(__file__).parents[3] / "docs" / "layers.json").read_text())
+    for length in (256, 512, 1024, 2048):
+        tensors = [T("x", [length], I16), T("y", [length + 2], I16)]
+        path = tmp_path / "m.tflite"
+        path.write_bytes(model(tensors, [signal("Rfft", ["x"], ["y"], T=7, fft_length=length)], ["x"], ["y"]))
+        ((_, emitted),) = compile_for(path, [boards.get(board)], mtool.Options())
+        assert emitted.cost == pytest.approx(counted[f"real FFT of {length:,}, int16, {core}"]["now"], rel=0.05)
 
 
 @pytest.mark.slow

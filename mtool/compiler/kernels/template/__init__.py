@@ -27,6 +27,7 @@ class TemplateKernel(Attributes):
     scratch_type: the C type of its elements.
     math: whether the C calls the mathematical library.
     macs: its multiply-accumulates.
+    instructions: about how many it takes on a core with a feature, the first that fits; "": on any.
     headers: the runtime's headers that it needs besides mt_math.h.
     overwrites: pairs of an input and an output that may overwrite it, by their numbers.
     """
@@ -39,6 +40,7 @@ class TemplateKernel(Attributes):
     scratch_type: str = ""
     math: bool = False
     macs: int = 0
+    instructions: tuple[tuple[str, float], ...] = ()
     headers: tuple[str, ...] = ()
     overwrites: tuple[tuple[int, int], ...] = ()
 
@@ -82,8 +84,9 @@ class Template(Schedule):
         return TemplateKernel.of(node).overwrites
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """Return 0: there is no other schedule."""
-        return 0.0
+        """Estimate instructions; 0: unknown. There is no other schedule."""
+        known = TemplateKernel.of(node).instructions
+        return next((count for core, count in known if not core or target.has(core)), 0.0)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Render the template; `types` has the type of each input and output."""
