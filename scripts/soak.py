@@ -2,18 +2,22 @@
 """Run sessions over bad lines for some minutes: noise, pulled cables, and the share of a line's rate used for data.
 
     scripts/soak.py [--model MODEL.onnx] [--seed N]
+    scripts/soak.py --calls N --folder FOLDER [--model MODEL.onnx] [--seed N]
 
-The tests do a little of the same. MODEL runs on the host board and in QEMU (default: kws_int8_qdq of ../shared/models).
+With --calls: that many inferences over noise on each of four boards, in parts; FOLDER keeps the counts, and the next
+run continues there. The tests do a little of the same. MODEL runs on the host board and in QEMU (default:
+kws_int8_qdq of ../shared/models).
 Ends with exit code 1 if a result was wrong, a session could not be opened again, or the line was used too little.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from mtool import commands  # noqa: E402
 from tests.device.rpc import trials  # noqa: E402
@@ -24,6 +28,8 @@ INFERENCES = {"host": 1000, "mps2_an386": 100}
 UNPLUGGED = 200
 DATA_BYTES = 100_000
 LEAST_SHARE = 0.95
+ENDURING = ("host", "mps2_an386", "qemu_riscv32", "mps2_an385")
+PART = 250  # calls in one session
 
 
 def main() -> int:
@@ -31,7 +37,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--calls", type=int)
+    parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
+    if given.calls:
+        return endure(given.model, given.folder or parser.error("--calls needs --folder"), given.calls, given.seed)
     ok = True
     with tempfile.TemporaryDirectory(prefix="mtool-soak-") as folder:
         for board, count in INFERENCES.items():
@@ -44,6 +54,23 @@ def main() -> int:
     rate = trials.transfer(data_bytes=DATA_BYTES)
     ok &= say(f"{DATA_BYTES:,} bytes at {trials.BAUD:,} baud", rate, min(rate.write, rate.read) >= LEAST_SHARE)
     return 0 if ok else 1
+
+
+def endure(model: Path, folder: Path, calls: int, seed: int) -> int:
+    """Run inferences over noise on each board until it has had `calls`; 0 if no output was wrong."""
+    counts_file = folder / "counts.json"
+    counts = json.loads(counts_file.read_text()) if counts_file.exists() else {}
+    built = {board: commands.prepare(model, board=board, folder=folder / board).folder for board in ENDURING}
+    for done in range(0, calls, PART):
+        for board in ENDURING:
+            own = counts.setdefault(board, {"calls": 0, "wrong": 0, "harmed": 0})
+            if own["calls"] > done:
+                continue
+            noisy = trials.over_noise(built[board], count=PART, seed=seed + done)
+            for key, more in {"calls": PART, "wrong": noisy.wrong, "harmed": noisy.harmed}.items():
+                own[key] += more
+            counts_file.write_text(json.dumps(counts))
+    return 0 if all(say(board, own, own["wrong"] == 0) for board, own in counts.items()) else 1
 
 
 def say(what: str, result: object, is_good: bool) -> bool:

@@ -272,11 +272,11 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, 
     const uint32_t sector = storage->sector_bytes;
     const uint32_t journal = sector > MT_SLOTS_JOURNAL_BYTES ? sector : MT_SLOTS_JOURNAL_BYTES;
     const uint32_t room = storage->bytes - 2u * journal;
-    const uint32_t count = room / slot_bytes;
     memset(slots, 0, sizeof *slots);
     if (sector < CHUNK || ((sector | storage->bytes) & (sector - 1u)) != 0 || storage->bytes < 2u * (journal + sector)) {
         return MT_NO_MEMORY;
     }
+    const uint32_t count = room / ((slot_bytes + sector - 1u) & ~(sector - 1u));
     slots->storage = storage;
     slots->count = (uint8_t)(count < 2u ? 2u : count > MT_SLOTS_MOST ? MT_SLOTS_MOST : count);
     slots->slot_bytes = room / slots->count & ~(sector - 1u);

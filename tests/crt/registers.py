@@ -178,6 +178,11 @@ class Chip:
                 self.memory[at - self.flash.start] = byte
             self._word.clear()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something that was started is not ready."""
+        return bool(self._waits)
+
     def check(self) -> None:
         """Check that no access was wrong, and no unit of flash is incomplete."""
         assert self.wrong == [] and self._word == {}
@@ -193,14 +198,23 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @functools.cache
-def compiled(driver: str, macros: tuple[tuple[str, str], ...], cpu: str) -> Path:
-    """Return a driver as a program without a start, configured by macros."""
+def compiled(driver: str, macros: tuple[tuple[str, str], ...], cpu: str, sources: tuple[Path, ...] = ()) -> Path:
+    """Return a driver and other sources as a program without a start, configured by macros."""
     folder = Path(tempfile.mkdtemp(dir=_folder().name))
     lines = [f"#define {name} {value}\n" for name, value in macros]
     (folder / "mt_board.h").write_text("".join(lines))
     elf = folder / "driver.elf"
     strict = [flag for flag in STRICT if flag != "-Wpedantic"]
-    argv = ["arm-none-eabi-gcc", f"-mcpu={cpu}", "-mthumb", "-O2", *strict, f"-I{folder}", f"-I{CRT / 'ports'}"]
+    argv = [
+        "arm-none-eabi-gcc",
+        f"-mcpu={cpu}",
+        "-mthumb",
+        "-O2",
+        *strict,
+        f"-I{folder}",
+        f"-I{CRT / 'ports'}",
+        *map(str, sources),
+    ]
     argv += [f"-Wl,-Ttext=0x{CODE:x}", f"-Wl,-Tdata=0x{RAM:x}", "-Wl,-e,0", "-nostartfiles", "-o", str(elf)]
     subprocess.run([*argv, str(CRT / "ports" / f"mt_{driver}.c")], check=True)
     return elf
@@ -209,22 +223,29 @@ def compiled(driver: str, macros: tuple[tuple[str, str], ...], cpu: str) -> Path
 class Core:
     """A core that calls a driver's functions on a chip."""
 
-    def __init__(self, chip: Chip, driver: str, macros: Mapping[str, str], cpu: str = "cortex-m3") -> None:
+    def __init__(
+        self,
+        chip: Chip,
+        driver: str,
+        macros: Mapping[str, str],
+        cpu: str = "cortex-m3",
+        sources: tuple[Path, ...] = (),
+    ) -> None:
         import unicorn
 
         self.chip = chip
-        self._uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
-        self._symbols: dict[str, int] = {}
-        self._uc.mem_map(CODE, 0x100000)
-        self._uc.mem_map(RAM, 0x10000)
-        with compiled(driver, tuple(macros.items()), cpu).open("rb") as file:
+        self.uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
+        self.symbols: dict[str, int] = {}
+        self.uc.mem_map(CODE, 0x100000)
+        self.uc.mem_map(RAM, 0x10000)
+        with compiled(driver, tuple(macros.items()), cpu, sources).open("rb") as file:
             elf = ELFFile(file)
             for segment in elf.iter_segments("PT_LOAD"):
                 if segment["p_filesz"]:
-                    self._uc.mem_write(segment["p_vaddr"], segment.data())
+                    self.uc.mem_write(segment["p_vaddr"], segment.data())
             table = elf.get_section_by_name(".symtab")
             assert isinstance(table, SymbolTableSection)
-            self._symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
+            self.symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
         pages = defaultdict(list)
         for address in chip.registers.values():
             pages[address // PAGE * PAGE].append(address)
@@ -232,16 +253,16 @@ class Core:
         if chip.flash:
             ranges.append((chip.flash.start, chip.flash.count))
         for begin, count in ranges:
-            self._map(begin, count)
+            self.map(begin, count)
 
-    def _map(self, begin: int, count: int) -> None:
+    def map(self, begin: int, count: int) -> None:
         def read(_: object, offset: int, size: int, __: object) -> int:
             return self.chip.read(begin + offset, size)
 
         def write(_: object, offset: int, size: int, value: int, __: object) -> None:
             self.chip.write(begin + offset, size, value)
 
-        self._uc.mmio_map(begin, count, read, None, write, None)
+        self.uc.mmio_map(begin, count, read, None, write, None)
 
     def call(self, function: str, *arguments: int | bytes) -> int:
         """Call a function; bytes are an array that it may write to; return its result."""
@@ -250,51 +271,51 @@ class Core:
         registers = (arm_const.UC_ARM_REG_R0, arm_const.UC_ARM_REG_R1, arm_const.UC_ARM_REG_R2)
         for register, argument in zip(registers, arguments, strict=False):
             if isinstance(argument, bytes):
-                self._uc.mem_write(RAM + 0x8000, argument)
+                self.uc.mem_write(RAM + 0x8000, argument)
                 argument = RAM + 0x8000
-            self._uc.reg_write(register, argument)
-        self._uc.reg_write(arm_const.UC_ARM_REG_SP, STACK_TOP)
-        self._uc.reg_write(arm_const.UC_ARM_REG_LR, STOP | 1)
-        self._uc.emu_start(self._symbols[function] | 1, STOP, count=_LONGEST)
-        at = self._uc.reg_read(arm_const.UC_ARM_REG_PC)
+            self.uc.reg_write(register, argument)
+        self.uc.reg_write(arm_const.UC_ARM_REG_SP, STACK_TOP)
+        self.uc.reg_write(arm_const.UC_ARM_REG_LR, STOP | 1)
+        self.uc.emu_start(self.symbols[function] | 1, STOP, count=_LONGEST)
+        at = self.uc.reg_read(arm_const.UC_ARM_REG_PC)
         assert at & ~1 == STOP, f"{function} still runs after {_LONGEST} instructions, at 0x{at:08x}: it waits for ever"
-        return int(self._uc.reg_read(arm_const.UC_ARM_REG_R0))
+        return int(self.uc.reg_read(arm_const.UC_ARM_REG_R0))
 
     def rom(self, functions: Mapping[str, Callable[["Core"], None]]) -> None:
         """Map a ROM as RP2040 has: functions by their two letters, each a call of this process."""
         from unicorn import UC_HOOK_CODE, arm_const
 
-        self._uc.mem_map(0, PAGE)
-        self._uc.mem_write(0x14, (0x100).to_bytes(2, "little") + b"\0\0" + (0x201).to_bytes(2, "little"))
-        self._uc.mem_write(0x200, b"\x70\x47" * 0x80)  # bx lr
+        self.uc.mem_map(0, PAGE)
+        self.uc.mem_write(0x14, (0x100).to_bytes(2, "little") + b"\0\0" + (0x201).to_bytes(2, "little"))
+        self.uc.mem_write(0x200, b"\x70\x47" * 0x80)  # bx lr
         places = {0x210 + 4 * number: name for number, name in enumerate(functions)}
 
         def act(_: object, address: int, __: int, ___: object) -> None:
             if address == 0x200:
-                code = self._uc.reg_read(arm_const.UC_ARM_REG_R1).to_bytes(2, "little").decode()
+                code = self.uc.reg_read(arm_const.UC_ARM_REG_R1).to_bytes(2, "little").decode()
                 found = next(place for place, name in places.items() if name == code)
-                self._uc.reg_write(arm_const.UC_ARM_REG_R0, found | 1)
+                self.uc.reg_write(arm_const.UC_ARM_REG_R0, found | 1)
             else:
                 functions[places[address]](self)
 
-        self._uc.hook_add(UC_HOOK_CODE, act, None, 0x200, 0x2FF)
+        self.uc.hook_add(UC_HOOK_CODE, act, None, 0x200, 0x2FF)
 
     def argument(self, number: int) -> int:
         """Return an argument of the function that is called."""
         from unicorn import arm_const
 
-        return int(self._uc.reg_read(arm_const.UC_ARM_REG_R0 + number))
+        return int(self.uc.reg_read(arm_const.UC_ARM_REG_R0 + number))
 
     def memory(self, address: int, count: int) -> bytes:
         """Return what the core's memory holds."""
-        return bytes(self._uc.mem_read(address, count))
+        return bytes(self.uc.mem_read(address, count))
 
     def caller(self) -> int:
         """Return the address that a function returns to."""
         from unicorn import arm_const
 
-        return int(self._uc.reg_read(arm_const.UC_ARM_REG_LR))
+        return int(self.uc.reg_read(arm_const.UC_ARM_REG_LR))
 
     def array(self, count: int) -> bytes:
         """Return the array of the last call."""
-        return bytes(self._uc.mem_read(RAM + 0x8000, count))
+        return bytes(self.uc.mem_read(RAM + 0x8000, count))
