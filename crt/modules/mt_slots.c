@@ -276,7 +276,7 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, 
     if (sector < CHUNK || ((sector | storage->bytes) & (sector - 1u)) != 0 || storage->bytes < 2u * (journal + sector)) {
         return MT_NO_MEMORY;
     }
-    const uint32_t count = room / ((slot_bytes + sector - 1u) & ~(sector - 1u));
+    const uint32_t count = room / sector / ((slot_bytes - 1u) / sector + 1u); /* whole sectors */
     slots->storage = storage;
     slots->count = (uint8_t)(count < 2u ? 2u : count > MT_SLOTS_MOST ? MT_SLOTS_MOST : count);
     slots->slot_bytes = room / slots->count & ~(sector - 1u);
