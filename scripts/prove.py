@@ -30,8 +30,8 @@ def results(name: str, board: str, quick: bool) -> Iterator[tuple[str, proofs.Re
     if name in proofs.PROOFS:
         yield name, proofs.prove(name, quick=quick)
     elif name == "kernels":
-        for target, prefix, turned in proved.PORTABLE:
-            for schedule, plans in proved.smallest(target, prefix, 1 if quick else 3, turned=turned).items():
+        for target, prefix in proved.PORTABLE:
+            for schedule, plans in proved.smallest(target, prefix, 1 if quick else 3).items():
                 with tempfile.TemporaryDirectory() as folder:
                     yield f"{target.cpu} {schedule}", proved.together(plans, Path(folder))
     else:

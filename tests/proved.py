@@ -21,12 +21,13 @@ CRT = resources.path("crt")
 # Turns of a loop that are analyzed one by one; states that are kept apart in kernels; seconds. Until all holds.
 LADDER = ((40, 0, 20), (34, 40, 30), (130, 0, 60), (34, 3000, 90), (700, 0, 90))
 SMALL = (3000, 5000)
-# Families of schedules in portable C, the cores for which they are chosen, and whether their knobs are turned.
-PORTABLE = [
-    *((target, "int", turned) for target in (schedules.M3, schedules.AVR) for turned in (False, True)),
-    *((target, "int", False) for target in (schedules.M0, schedules.RV32)),
-    (schedules.HOST, "c99", False),
-]
+# Families of schedules in portable C, and cores for which they are chosen.
+PORTABLE = (
+    (schedules.M3, "int"),
+    (schedules.M0, "int"),
+    (schedules.RV32, "int"),
+    (schedules.HOST, "c99"),
+)
 IN_HELPERS = 2000  # states that are kept apart in the runtime's functions
 
 
@@ -47,13 +48,13 @@ def proved(plan: Plan, folder: Path) -> Iterator[tuple[str, str, Result]]:
         yield step.node.title, step.schedule.name, Result(result.alarms, seconds)
 
 
-def smallest(target: Target, prefix: str, count: int, *, turned: bool = False) -> dict[str, list[Plan]]:
+def smallest(target: Target, prefix: str, count: int) -> dict[str, list[Plan]]:
     """Return the smallest of some random models for each schedule of a family, and those of portable C beside them."""
     found: dict[str, dict[str, Plan]] = {}
-    for case in schedules.cases_of(target, prefix, 4 * count, turned=turned):
+    for case in schedules.cases_of(target, prefix, 4 * count):
         for plan in (case.plan, case.reference):
             for step in plan.steps:
-                found.setdefault(str(step.schedule), {})[plan.graph.name] = plan
+                found.setdefault(step.schedule.name, {})[plan.graph.name] = plan
     return {name: sorted(plans.values(), key=lambda plan: plan.macs)[:count] for name, plans in found.items()}
 
 

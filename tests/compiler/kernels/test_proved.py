@@ -16,9 +16,9 @@ pytestmark = pytest.mark.skipif(shutil.which(TOOL) is None, reason="frama-c is n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target, prefix, turned", proved.PORTABLE)
-def test_no_data_harms(target: Target, prefix: str, turned: bool, tmp_path: Path) -> None:
-    for schedule, plans in proved.smallest(target, prefix, 1, turned=turned).items():
+@pytest.mark.parametrize("target, prefix", proved.PORTABLE)
+def test_no_data_harms(target: Target, prefix: str, tmp_path: Path) -> None:
+    for schedule, plans in proved.smallest(target, prefix, 1).items():
         assert proved.together(plans, tmp_path).alarms == (), schedule
 
 
