@@ -393,8 +393,12 @@ def _n_bits(write: OnnxNode) -> None:
         raise Unsupported(f"its weights have {bits} bits; expected 2, 4 or 8")
     if size < 16 or size & (size - 1):
         raise Unsupported(f"its block_size is {size}; expected a power of two from 16 on")
-    write.refuse(g_idx=write.input(4), weight_scale_2=write.input(6))
+    write.refuse(weight_scale_2=write.input(6))
     blocks, each = -(-columns // size), np.arange(columns) // size
+    groups = _sized(write, 4, "g_idx", columns) if write.input(4) else each  # the block of each input
+    if groups.size and not 0 <= groups.min() <= groups.max() < blocks:
+        raise Unsupported(f"its g_idx is outside of its {blocks:,} blocks")
+    order = groups.argsort(kind="stable")
     packed = _sized(write, 1, "B", rows * blocks * size * bits // 8)
     codes = low_bits_first(packed.reshape(rows, -1), bits)[:, :columns]
     scales = _sized(write, 2, "scales", rows * blocks).reshape(rows, blocks)
@@ -407,14 +411,16 @@ def _n_bits(write: OnnxNode) -> None:
             points = points[:, :blocks]
         else:
             points = _sized(write, 3, "zero_points", rows * blocks).reshape(rows, blocks)
-    dtype = write.dtype(write.input(0))
-    if points.dtype == np.uint8 and dtype == np.float32:
-        parts = (np.ascontiguousarray(part.T) for part in (codes, scales.astype(np.float32), points))
+    x, dtype = write.input(0), write.dtype(write.input(0))
+    if points.dtype == np.uint8 and dtype == np.float32 and np.array_equal(groups[order], each):
+        if not np.array_equal(groups, each):
+            x = write("Gather", x, order, axis=-1)
+        parts = (np.ascontiguousarray(part.T) for part in (codes[:, order], scales.astype(np.float32), points))
         weights = write("DequantizeLinear", *parts, axis=0, block_size=size)
     else:
-        real = (codes.astype(np.float32) - points[:, each].astype(np.float32)) * scales[:, each].astype(np.float32)
+        real = (codes.astype(np.float32) - points[:, groups].astype(np.float32)) * scales[:, groups].astype(np.float32)
         weights = write.constant(np.ascontiguousarray(real.T), dtype)
-    result = write("MatMul", write.input(0), weights)
+    result = write("MatMul", x, weights)
     write.give(write("Add", result, write.input(5)) if write.input(5) else result)
 
 

@@ -108,6 +108,15 @@ def test_weights_in_blocks(bits: int, points: str, tmp_path: Path) -> None:
     check("MatMulNBits", {"x": floats(2, columns)}, ["x", *constants], constants, tmp_path, atol=1e-4, **attrs)
 
 
+@pytest.mark.parametrize("is_even", [True, False])
+def test_inputs_of_a_block_in_any_order(is_even: bool, tmp_path: Path) -> None:
+    """Blocks of 16 inputs are groups again once the inputs are sorted; other numbers of inputs make real weights."""
+    blocks = np.arange(48) // 16 if is_even else RNG.integers(0, 3, 48)
+    constants = {"w": codes(np.uint8, 6, 3, 8), "s": floats(18) / 10, "g": RNG.permutation(blocks).astype(np.int32)}
+    attrs = {"K": 48, "N": 6, "bits": 4, "block_size": 16}
+    check("MatMulNBits", {"x": floats(2, 48)}, ["x", "w", "s", "", "g"], constants, tmp_path, atol=1e-4, **attrs)
+
+
 @pytest.mark.parametrize(
     ("attrs", "bytes_of_block", "reason"),
     [
