@@ -3,7 +3,7 @@
 # onnxruntime sends no reports from scripts that import it themselves.
 export ORT_DISABLE_TELEMETRY = 1
 
-.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table bit-flips slide-table schedule-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check quick test test-all lint bench bench-compile bench-layers bench-cycles bench-farm bench-host bench-tune aot-table timing-table bit-flips slide-table quantize-table schedule-table sizes figures outputs docs screenshots golden fuzz prove fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## all checks of CI
 	scripts/test
@@ -65,6 +65,10 @@ bit-flips:      ## flipped bits in a running model, with and without --guard, an
 slide-table:    ## sliding windows, whole and by hops: the table of docs/state.md
 	scripts/setup --dev
 	.venv/bin/python scripts/slide_table.py
+
+quantize-table: ## accuracy and cost by the weights' bits, ARGS=KEYWORDS: the table of docs/quantize.md
+	scripts/setup --dev
+	.venv/bin/python scripts/quantize_table.py $(ARGS)
 
 schedule-table: ## each kernel against portable C, at every tail: the table of docs/fuzzing.md
 	scripts/setup --dev

@@ -1,6 +1,8 @@
 """`mtool evaluate`: the accuracy of models on labelled samples."""
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,14 +47,19 @@ def evaluate(
     scoring = commands.Scoring(tuple(filter(None, metrics.replace(",", " ").split())), top_k, threshold, scores)
     on = on or own_firmware(models[0], deployment)
     board = board if on is None else board_of(on, board)
+    names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
     if len(models) > 1 and on is None:
+        if any(
+            f"{after}_".startswith(f"{name}_") for name, after in itertools.permutations(names, 2)
+        ):  # no names for C
+            numbered = zip(options, names, strict=True)
+            options = [replace(one, name=f"m{number}_{name}") for number, (one, name) in enumerate(numbered)]
         deployment = deployment.with_models(models, board=board, options=options)
     labelled = Labelled(data, labels, commands.Pixels(scale, offset), samples, scoring)
     jobs = [Job.of(model, board, one, deployment, on=on) for model, one in zip(models, options, strict=True)]
     with out.progress() as progress:
         found = [*evaluations(jobs, labelled, by_reference=reference, listener=progress)]
     documents = [one.as_json() for one in found]
-    names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
     each = [{"name": name, **one} for name, one in zip(names, documents, strict=True)]
     out.result(documents[0] if len(documents) == 1 else {"models": each})
     _print(out, found, names, with_confusion=len(found) == 1 or bool(scoring.metrics))

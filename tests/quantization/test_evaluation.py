@@ -147,6 +147,7 @@ def test_a_text_of_labels(text: str, expected: list[Any]) -> None:
         (["--data", DATA, "--metrics", "mae"], ["mae can't be computed", "for these labels: top1"]),
         (["--data", "shape.npz"], ["has the wrong shape", "expected  int8[1,1,8,8]", "found     int8[3,9,9]"]),
         (["--data", "eleven.npz"], ["a class from 0 to 9", "found     11 for sample 1"]),
+        (["digits_int8_2.onnx", "--data", "none.npz"], ["none.npz has no labels"]),
         (["other.onnx", "--data", DATA], ["has the wrong type", "expected  float32[1,4]"]),
     ],
 )
@@ -156,6 +157,7 @@ def test_wrong_data_are_reported_before_the_build(arguments: list[str], said: li
     np.savez("shape.npz", x=np.zeros((3, 9, 9), np.int8), labels=[0, 1, 2])
     np.savez("eleven.npz", x=x, labels=[0, 11, 2])
     Path("l.txt").write_text("1\n2\n")
+    shutil.copy(MODEL, "digits_int8_2.onnx")
     onnx.save(graphs.model([helper.make_node("Relu", ["x"], ["y"])], {"x": (np.float32, (1, 4))}, ["y"]), "other.onnx")
     assert app.invoke(["evaluate", MODEL, *arguments]) == 2
     reported = capsys.readouterr().err
