@@ -539,8 +539,12 @@ class _Slider(Rewriter):
         first, end = (0, 0) if node is not None and isinstance(node.attrs, View) else self.kept_rows(value)
         if first == end:
             return
-        kept = self.piece(value, "kept", first, end)
+        kept, name = self.piece(value, "kept", first, end), f"{value} next"
         self.sources.pop(kept, None)
+        own = self.windows[value].state if value in self.windows else None
+        if own is not None:  # under its names in the model
+            self.types[own.input] = self.types[kept]
+            kept, name = own.input, own.output
         pieces = sorted([*rows.pieces, (first, end, kept)])
         whole = self.piece(value, "window", rows.first, rows.end)
         self.node("concat", [name for _, _, name in pieces], [whole], Concat(axis=slid.axis), like=node)
@@ -548,7 +552,7 @@ class _Slider(Rewriter):
         following = self.part(value, first + slid.by, end + slid.by, copies=True)
         rows_kept = (slice(None),) * slid.axis + (slice(first + slid.by, end + slid.by),)
         initial = np.ascontiguousarray(self.zeros[value][rows_kept])
-        self.kept.append((State(f"{value} next", kept, initial if initial.any() else None), kept, following))
+        self.kept.append((State(name, kept, initial if initial.any() else None), kept, following))
 
     def part(self, value: str, first: int, end: int, *, copies: bool = False) -> str:
         """Return the value that holds rows of another; a view or a copy of a piece unless a piece is just these."""

@@ -80,7 +80,7 @@ def _compared_to_its_own_window(seed: int, calls: int) -> bool:
                 np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
             else:
                 np.testing.assert_array_equal(one, other)
-    return any(state.output != "x next" for state in kept.states)
+    return any(state.output != "next" for state in kept.states)
 
 
 def test_windows_that_a_model_keeps_slide_too() -> None:
@@ -162,3 +162,10 @@ def test_the_first_window_of_a_quantized_input_is_its_zero_point() -> None:
 def test_what_only_new_rows_need_is_computed_of_them_alone() -> None:
     graph = passes.run(_window((1, 12, 4)), HOST)
     assert [graph.types[node.outputs[0]].shape for node in graph.nodes if node.op == "loop"] == [(1, 1, 4), (1, 11, 4)]
+
+
+@pytest.mark.parametrize(("seed", "states"), [(7, {"kept": 160}), (10, {"v4.s kept": 64})])
+def test_of_a_window_that_a_model_keeps_only_what_is_read_is_a_state(seed: int, states: dict[str, int]) -> None:
+    """It has its name in the model."""
+    graph = passes.run(imported(sliding.keeping(*sliding.network(seed), seed)[0]), HOST)
+    assert {state.input: graph.types[state.input].count for state in graph.states} == states
