@@ -81,7 +81,7 @@ struct mt_slots {
 /* Read the journal; called once, at the start, which a module on trial has then used. The whole storage is divided into
  * slots of at least `slot_bytes`, at most MT_SLOTS_MOST; into two if it is too small for that. MT_NO_MEMORY: the storage
  * is too small, or its sizes are inconsistent. */
-/*@ requires \valid(slots) && \valid_read(storage) && slot_bytes > 0;
+/*@ requires \valid(slots) && \valid_read(storage);
     requires \valid_read(storage->memory + (0 .. storage->bytes - 1)); */
 int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, uint32_t slot_bytes);
 
