@@ -182,7 +182,7 @@ class _Work:
         """Compute a function of a choice between two constants for both."""
         args = [self._number(arg) for arg in part.args]
         choices = [arg for arg in args if arg.op == "where"]
-        if len(choices) != 1 or part.op in ("where", "load", "reduce"):
+        if len(choices) != 1 or part.op in ("where", "load", "reduce") or part.dtype is DType.BOOL:
             return None
         condition, *sides = choices[0].args
         if any(arg.op != "const" for arg in (*args, *sides) if arg != choices[0]):

@@ -104,6 +104,22 @@ def test_both_sides_of_a_choice_are_quantized() -> None:
     assert "quantize" not in parts(after) and {"where", "maximum"} <= {*parts(after)}
 
 
+def test_a_condition_stays_a_comparison() -> None:
+    """Helium has no vectors of a choice between conditions."""
+    nodes = [
+        helper.make_node("Less", ["x", "c"], ["less"]),
+        helper.make_node("Where", ["less", "c", "h"], ["w"]),
+        helper.make_node("Greater", ["w", "c"], ["more"]),
+        helper.make_node("Where", ["more", "x", "h"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (F32, (1, 8))}, ["y"], {"c": F32(0.1), "h": F32(0.8)})
+    before = fuse(simplify_layout(lower(networks.imported(proto))))
+    after = use_integer_math(before, HOST)
+    assert_same(before, after)
+    found = [part for node in after.nodes if (expr := expression_of(node)) is not None for part in expr.walk()]
+    assert not [part for part in found if part.op == "where" and part.dtype.label == "bool"]
+
+
 def test_bounds_clamp_after_rounding() -> None:
     nodes = [helper.make_node("Mul", ["x0f", "x1f"], ["m"]), helper.make_node("Clip", ["m", "c", "h"], ["t"])]
     before, after = quantized(nodes, 2)
