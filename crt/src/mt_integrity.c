@@ -12,7 +12,7 @@ static int32_t check_part(const struct mt_integrity *model, struct mt_integrity_
         const struct mt_integrity_constant *const one = &model->constants[at->constant];
         const uint32_t rest = at->offset < one->count ? one->count - at->offset : 0;
         const uint32_t count = rest < left ? rest : left;
-        at->sum = (at->sum << 1 | at->sum >> 31) ^ mt_crc32((const uint8_t *)one->bytes + at->offset, count);
+        at->sum = (at->sum << 1 | at->sum >> 31) ^ mt_crc32((const uint8_t *)one->bytes + at->offset, (size_t)count);
         at->offset += count;
         left -= count;
         if (count == rest) {
