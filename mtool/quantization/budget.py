@@ -9,7 +9,7 @@ change the outputs most, and then layers stay in float.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from mtool.base.tensors import Sample
 from mtool.boards import Board
 from mtool.quantization import rounding
 from mtool.quantization.rounding import FLOAT as FLOAT
+from mtool.quantization.rounding import Pairs
 from mtool.stages.fitting import check
 from mtool.stages.formatting import kilobytes
 from mtool.stages.options import Options
@@ -38,6 +39,11 @@ _TRIES = 3  # for a limit, between two models of the grid
 _LOST = 0.005  # of the accuracy with 8 bits, and
 _LEAST_DB, _LOST_DB = 20.0, 3.0  # of the outputs where there are no labels, for the default
 _EXAMPLE = "--budget flash=64K,ms=30,accuracy=-0.5"
+_SIZE = "a size such as 64K"
+_EXPECTED = {
+    "flash": _SIZE, "ram": _SIZE, "ms": "milliseconds", "accuracy": "a change in percentage points, 0 or less",
+    "sqnr": "decibels",
+}  # fmt: skip
 
 
 # The budget, and a model's figures to compare with it.
@@ -85,22 +91,15 @@ class Budget:
             elif name not in ("flash", "ram") and number and (float(number[1]) <= 0) == (name == "accuracy"):
                 found[name] = float(number[1])
             else:
-                expected = {"ms": "milliseconds", "accuracy": "a change in percentage points, 0 or less"}
-                what = expected.get(name, "a size such as 64K" if name != "sqnr" else "decibels")
-                raise UsageError(f"--budget {text}: {name} has to be {what}; found {value!r}", hint=_EXAMPLE)
+                raise UsageError(f"--budget {text}: {name} has to be {_EXPECTED[name]}; found {value!r}", hint=_EXAMPLE)
         return cls(**found)
 
     def __str__(self) -> str:
         """Return it as it is written for --budget."""
-        sizes = [
-            f"{name}={kilobytes(size).replace(' ', '')}"
-            for name, size in (("flash", self.flash), ("ram", self.ram))
-            if size
-        ]
-        rest = [
-            f"{name}={value:g}" for name in ("ms", "accuracy", "sqnr") if (value := getattr(self, name)) is not None
-        ]
-        return ",".join([*sizes, *rest])
+        limits = {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not None}
+        write = {"flash": kilobytes, "ram": kilobytes}
+        texts = (f"{name}={write.get(name, '{:g}'.format)(value)}" for name, value in limits.items())
+        return ",".join(texts).replace(" ", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +129,9 @@ class Score:
 class Cost:
     """The cost of a model on a board, estimated; None: unknown, as on this computer.
 
-    weight_bytes: the weights alone, packed.
     of_layers: each layer's part of the flash, and of the milliseconds.
     """
 
-    weight_bytes: int
     flash: int | None = None
     ram: int | None = None
     ms: float | None = None
@@ -143,29 +140,18 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A model that was quantized, compiled and evaluated."""
+    """A model that was quantized, compiled and evaluated; `weight_bytes` are those of its packed weights alone."""
 
     bits: Bits
+    weight_bytes: int
     cost: Cost
     score: Score
     model: onnx.ModelProto = field(compare=False, repr=False)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return its figures by name."""
-        return {
-            "bits": str(self.bits),
-            "weight_bytes": self.cost.weight_bytes,
-            "flash_bytes": self.cost.flash,
-            "ram_bytes": self.cost.ram,
-            "milliseconds": self.cost.ms,
-            "accuracy": self.score.accuracy,
-            "sqnr_db": self.score.sqnr_db,
-        }
-
     def describe(self, of_float: float | None) -> str:
         """Return its figures in a line."""
         cost, score = self.cost, self.score
-        parts = [str(self.bits), f"weights {kilobytes(cost.weight_bytes)}"]
+        parts = [str(self.bits), f"weights {kilobytes(self.weight_bytes)}"]
         parts += [f"{name} {kilobytes(size)}" for name, size in (("flash", cost.flash), ("RAM", cost.ram)) if size]
         parts += [f"{cost.ms:.3g} ms"] if cost.ms else []
         if score.accuracy is not None and of_float is not None:
@@ -173,10 +159,10 @@ class Point:
         return ", ".join([*parts, f"SQNR {score.sqnr_db:.1f} dB"])
 
 
-def price(path: Path, board: Board, options: Options, weight_bytes: int) -> Cost:
+def price(path: Path, board: Board, options: Options) -> Cost:
     """Return the cost of a model on a board, as `mtool check` estimates it."""
     if not board.memories:
-        return Cost(weight_bytes)
+        return Cost()
     report = check(path, [board], options)
     (fit,) = report.fits
     ms = fit.time.milliseconds if fit.time else None
@@ -188,7 +174,7 @@ def price(path: Path, board: Board, options: Options, weight_bytes: int) -> Cost
             times[name] = times.get(name, 0.0) + share * (ms or 0.0)
     of_layers = {name: (float(sum(each.values())), times[name]) for name, each in sizes.items()}
     flash, ram = (None if need is None else need.bytes for need in (fit.flash, fit.ram))
-    return Cost(weight_bytes, flash, ram, ms, of_layers)
+    return Cost(flash, ram, ms, of_layers)
 
 
 def least_sqnr(before: Sequence[Sample], after: Sequence[Sample]) -> float:
@@ -216,18 +202,31 @@ class Start:
             UsageError: it has no such layer or tensor, or that can't have other bits.
         """
         found = self.copy()
-        layers = {layer.node.name for layer in self.layers}
         tensors = {name for group in rounding.activations_of(found) for name in group}
-        unknown = [*(bits.weights.keys() - layers), *(set(bits.wide) - tensors)]
+        rounding.widen(found, {*bits.wide})
+        layers = {layer.node.name: layer for layer in rounding.layers_of(found, self.floats)}
+        unknown = [*(bits.weights.keys() - layers.keys()), *({*bits.wide} - tensors)]
         if unknown:
             raise UsageError(
                 f"the model has no {unknown[0]!r} whose bits can be chosen",
                 details=[f"its layers: {', '.join(sorted(layers)[:4])}"],
                 hint="use the recipe with the model and the options that it was made for",
             )
-        rounding.widen(found, set(bits.wide))
-        rounding.rewrite(found, self.floats, self.samples, bits.weights, self.folder, listener)
+        changed = [layer for name, layer in layers.items() if name in bits.weights]
+        for number, (layer, pairs) in enumerate(self.inputs(found, changed)):
+            chosen = bits.weights[layer.node.name]
+            if chosen == FLOAT:
+                rounding.keep_float(found, self.floats, layer)
+            else:
+                rounding.put(found, layer, *rounding.fitted(layer, pairs, (chosen,)))
+            listener(number + 1, len(changed))
         return found
+
+    def inputs(
+        self, model: onnx.ModelProto, layers: Sequence[rounding.Layer]
+    ) -> Iterator[tuple[rounding.Layer, Pairs]]:
+        """Yield each layer, and the samples of its input in both models; the layer may change before the next."""
+        return rounding.inputs(model, self.floats, layers, self.samples, self.folder)
 
     @property
     def layers(self) -> list[rounding.Layer]:
@@ -247,12 +246,14 @@ class Bench:
 
     of_float: the float model's accuracy; None: the outputs are not classes.
     is_labelled: the accuracy is by labels; else it is the agreement with the float model.
+    measure: what the accuracy is, in words.
     """
 
     judge: Callable[[onnx.ModelProto], Score]
-    price: Callable[[onnx.ModelProto, int], Cost]
+    price: Callable[[onnx.ModelProto], Cost]
     of_float: float | None
     is_labelled: bool
+    measure: str = ""
 
 
 class Search:
@@ -274,7 +275,8 @@ class Search:
         self.source, self.bench, self.listener = source, bench, listener
         self.layers = source.layers
         self.points: dict[str, Point] = {}
-        self.some, self.expected = source.samples[:0], list[Sample]()
+        self.some = source.samples[:: max(len(source.samples) // _SAMPLES, 1)][:_SAMPLES]
+        self.expected = self._outputs(source.floats)
         self.done, self.total = 0, (2 + _GRID + _TRIES) * len(self.layers)
         first = self.tried(self.state(WIDE))
         if budget is not None:
@@ -311,7 +313,8 @@ class Search:
         key = repr((sorted(bits.weights.items()), sorted(bits.wide)))
         if key not in self.points:
             made = self.source.made(bits, lambda done, total: self._step())
-            self.points[key] = Point(bits, self.bench.price(made, self.total_bytes(bits)), self.bench.judge(made), made)
+            cost, score = self.bench.price(made), self.bench.judge(made)
+            self.points[key] = Point(bits, self.total_bytes(bits), cost, score, made)
         return self.points[key]
 
     def _step(self) -> None:
@@ -329,7 +332,7 @@ class Search:
         score = point.score
         points = 0.0 if self.least is None else 100 * (self.least - (score.accuracy or 0))
         decibels = 0.0 if self.least_db is None else self.least_db - score.sqnr_db
-        return max(points, decibels, 0.0) if max(points, decibels) > 1e-9 else 0.0
+        return lack if (lack := max(points, decibels)) > 1e-9 else 0.0
 
     def choice(self) -> tuple[Point, tuple[Point, ...]]:
         """Choose a model; return it, and the front: those tried that no other is as good as in everything.
@@ -367,7 +370,7 @@ class Search:
 
         def rank(point: Point) -> tuple[float, ...]:
             score = point.score
-            best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.has_costs else (point.cost.weight_bytes,)
+            best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.has_costs else (point.weight_bytes,)
             return sum(self.excess(point).values()), self.lacks(point), *best
 
         return min(self.points.values(), key=rank)
@@ -403,7 +406,7 @@ class Search:
         base = self._noise(source.integers)
         noise = {name: {WIDE: base} for name in names}
         uniform = {bits: source.copy() for bits in _FEWER}
-        for layer, pairs in rounding.inputs(source.integers, source.floats, self.layers, source.samples, source.folder):
+        for layer, pairs in source.inputs(source.integers, self.layers):
             for bits, found in zip(_FEWER, rounding.fitted(layer, pairs, _FEWER), strict=True):
                 trial = source.copy()
                 for model in (trial, uniform[bits]):
@@ -413,7 +416,7 @@ class Search:
         price: dict[str, dict[int, float]] = {name: {} for name in names}
         for bits, model in {WIDE: source.integers, **uniform}.items():
             state = self.state(bits)
-            cost, own = self.bench.price(model, self.total_bytes(state)), self.weight_bytes(state)
+            cost, own = self.bench.price(model), self.weight_bytes(state)
             for name in names:
                 flash, ms = cost.of_layers.get(name, (own[name], 0.0))
                 parts = [flash / self.budget.flash] if self.budget.flash else []
@@ -423,10 +426,6 @@ class Search:
 
     def _noise(self, model: onnx.ModelProto) -> float:
         """Return the change of the outputs, as a part of their power, on some calibration data."""
-        source = self.source
-        if not self.some:
-            self.some = source.samples[:: max(len(source.samples) // _SAMPLES, 1)][:_SAMPLES]
-            self.expected = self._outputs(source.floats)
         return float(10 ** (-least_sqnr(self.expected, self._outputs(model)) / 10))
 
     def _outputs(self, model: onnx.ModelProto) -> list[Sample]:
@@ -448,14 +447,11 @@ class Search:
         changes.sort()
         of_activations = len(changes) - len(self.layers)
         counts = {of_activations, len(changes), *(1 << power for power in range(len(changes).bit_length()))}
-        for count in sorted(count for count in counts if 0 < count <= len(changes)):
-            weights, wide = dict(bits.weights), list(bits.wide)
-            for is_layer, _, names in changes[:count]:
-                if is_layer:
-                    weights[names[0]] = FLOAT
-                else:
-                    wide += names
-            found = self.tried(Bits(weights, tuple(wide)))
+        for count in sorted(counts - {0}):
+            changed = [(name, is_layer) for is_layer, _, names in changes[:count] for name in names]
+            floats = {name: FLOAT for name, is_layer in changed if is_layer}
+            wide = tuple(name for name, is_layer in changed if not is_layer)
+            found = self.tried(Bits({**bits.weights, **floats}, wide))
             if not self.lacks(found) or self.excess(found):
                 break
         return found
@@ -463,7 +459,7 @@ class Search:
     def _front(self, found: Point) -> tuple[Point, ...]:
         def costs(point: Point) -> tuple[float, ...]:
             cost = point.cost
-            return (cost.flash or cost.weight_bytes, cost.ram or 0, cost.ms or 0, -point.score.sqnr_db)
+            return (cost.flash or point.weight_bytes, cost.ram or 0, cost.ms or 0, -point.score.sqnr_db)
 
         every = {costs(point): point for point in self.points.values()}
         worse = {one for one in every for other in every if one != other and all(np.array(other) <= np.array(one))}
@@ -473,10 +469,8 @@ class Search:
         """Return the error with the nearest model."""
         nearest = self._best()
         over = [f"{name} by {part:.1%}" for name, part in self.excess(nearest).items()]
-        unit = "dB" if self.least is None else "points"
-        over += (
-            [f"{'SQNR' if unit == 'dB' else 'accuracy'} by {lack:.2g} {unit}"] if (lack := self.lacks(nearest)) else []
-        )
+        if lack := self.lacks(nearest):
+            over.append(f"SQNR by {lack:.2g} dB" if self.least is None else f"accuracy by {lack:.2g} points")
         return FitError(
             f"no model is within the budget {self.budget}",
             details=[f"the nearest: {nearest.describe(self.bench.of_float)}", f"it misses {', '.join(over)}"],

@@ -1,5 +1,6 @@
 """Calibration data: samples of a model's inputs from NumPy files or images, and their labels."""
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,15 @@ def of_arrays(given: Sequence[Sample], tensors: Sequence[Tensor]) -> Data:
     return Data(found)
 
 
+def hash_of(samples: Sequence[Sample], start: bytes = b"") -> "hashlib._Hash":
+    """Return the SHA-256 of samples, behind other bytes."""
+    sha = hashlib.sha256(start)
+    for sample in samples:
+        for name, array in sorted(sample.items()):
+            sha.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
+    return sha
+
+
 def _check_finite(given: Sequence[Sample], title: str) -> None:
     """Refuse values without a range."""
     for index, sample in enumerate(given):
@@ -156,33 +166,26 @@ def _is_sample(file: Path) -> bool:
     return file.is_file() and file.suffix.lower() in (".npy", *IMAGES)  # a pipe would be waited for
 
 
-def _no_samples(folder: Path) -> UsageError:
-    return UsageError(
-        f"{folder} has no samples",
-        details=[f"expected files that end with .npy, {', '.join(IMAGES)}, or folders of them, one for each class"],
-        hint="give a folder with such files, or a .npz file",
-    )
-
-
 def _folders(path: Path) -> Mapping[int | None, Path]:
     """Return the folder that has the samples, or one for each class.
 
     Raises:
         UsageError: there are no samples, or two folders have the same class.
     """
-    if any(_is_sample(file) for file in path.iterdir()):
+    if any(map(_is_sample, path.iterdir())):
         return {None: path}
-    folders = sorted(
-        inner for inner in path.iterdir() if inner.is_dir() and any(_is_sample(file) for file in inner.iterdir())
-    )
+    folders = [inner for inner in sorted(path.iterdir()) if inner.is_dir() and any(map(_is_sample, inner.iterdir()))]
     if not folders:
-        raise _no_samples(path)
+        kinds = f".npy, {', '.join(IMAGES)}"
+        raise UsageError(
+            f"{path} has no samples",
+            details=[f"expected files that end with {kinds}, or folders of them, one for each class"],
+            hint="give a folder with such files, or a .npz file",
+        )
     names = [folder.name for folder in folders]
     if not all(name.isdecimal() for name in names):
         return dict(enumerate(folders))
-    found: dict[int | None, Path] = {
-        int(folder.name): folder for folder in sorted(folders, key=lambda one: int(one.name))
-    }
+    found: dict[int | None, Path] = {int(name): path / name for name in sorted(names, key=int)}
     if len(found) < len(names):
         raise UsageError(f"{path}: two folders are the same class", details=[", ".join(names)])
     return found

@@ -4,14 +4,15 @@ The results of each sample are kept in the project's build folder under a hash o
 evaluation continues, and only new samples run if there are more. They are valid for one firmware.
 """
 
+import contextlib
 import hashlib
+import io
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from mtool.device.build.build import BUILD_FOLDER
 from mtool.manifest import Manifest, Tensor
 from mtool.quantization import dataset
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.metrics import Figures, Scoring, check, classes_of, figures, output_of
+from mtool.quantization.metrics import Figures, Scoring, check, figures, output_of
 from mtool.stages import formatting
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
@@ -81,8 +82,7 @@ class Labelled:
                 hint="add it: np.savez(..., labels=[3, 0, ...]); or give a file: --labels FILE",
             )
         output = output_of(_scores(described, self.scoring.output))
-        labels = classes_of(found.labels, self.scoring, output)
-        check(labels, len(found.samples), self.scoring, output)
+        _, labels = check(found.labels, len(found.samples), self.scoring, output)
         for doubt in found.doubts:
             log.warning("%s", doubt)
         return Data(found.samples[: self.most], labels[: self.most])
@@ -199,21 +199,22 @@ def run(
     """
     start, tensor, total = time.monotonic(), _scores(model.manifest, scoring.output), len(read.samples)
     is_sequence = bool(model.manifest.states)
-    with _Results(prepared, tensor, keeps=keeps and not is_sequence) as results:
-        keys = [_key(sample, number if is_sequence else 0) for number, sample in enumerate(read.samples)]
-        left = [number for number, key in enumerate(keys) if key not in results.known]
+    with _results(prepared, tensor, keeps=keeps and not is_sequence) as (known, add):
+        numbered = ((sample, number if is_sequence else 0) for number, sample in enumerate(read.samples))
+        keys = [dataset.hash_of([sample], b"%d" % number).digest()[:_KEY_BYTES] for sample, number in numbered]
+        left = [number for number, key in enumerate(keys) if key not in known]
         reused = total - len(left)
         listener(reused, total)
         numbers = itertools.count(reused + 1)
 
         def keep(number: int, outputs: Sample) -> None:
-            results.add(keys[left[number]], outputs[tensor.name])
+            add(keys[left[number]], outputs[tensor.name])
             listener(next(numbers), total)
 
         if left:
             with deployment.open(prepared) as device:
                 infer_all(device, prepared, [read.samples[number] for number in left], deployment, keep)
-        outputs = [{tensor.name: results.known[key]} for key in keys]
+        outputs = [{tensor.name: known[key]} for key in keys]
     found = judged(model.manifest, outputs, read, scoring)
     return _logged(Evaluation(model.path.name, prepared.board.name, found, reused), start)
 
@@ -267,52 +268,39 @@ def _scores(described: Manifest, name: str) -> Tensor:
 _KEY_BYTES = 16
 
 
-def _key(sample: Sample, number: int) -> bytes:
-    sha = hashlib.sha256(str(number).encode())
-    for name, array in sorted(sample.items()):
-        sha.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
-    return sha.digest()[:_KEY_BYTES]
+@contextlib.contextmanager
+def _results(
+    prepared: BuiltProject, tensor: Tensor, *, keeps: bool
+) -> Iterator[tuple[Mapping[bytes, Array], Callable[[bytes, Array], None]]]:
+    """Yield the outputs that are known, by the hash of a sample's inputs, and a function that adds one.
 
+    With `keeps`, they are those in the file, of this firmware; each new one is appended to it. A record that was cut
+    off is removed, another firmware's are replaced.
+    """
+    path = prepared.folder / BUILD_FOLDER / f"{prepared.manifest.model}.results"
+    kind = np.dtype([("key", f"V{_KEY_BYTES}"), ("output", np.dtype(tensor.dtype), tensor.shape)])
+    head = hashlib.sha256(_identity(prepared) + f"{tensor.name} {tensor.dtype} {tensor.shape}".encode()).digest()
+    data = path.read_bytes() if keeps and path.is_file() else b""
+    records = data[len(head) :] if data.startswith(head) else b""
+    found = np.frombuffer(records, kind, len(records) // kind.itemsize)
+    known = {one["key"].tobytes(): one["output"] for one in found}
+    if keeps and data != (whole := head + found.tobytes()):
+        files.write(path, whole)
+    with files.open_to_append(path) if keeps else io.BytesIO() as file:
 
-class _Results:
-    """The outputs that are known, by the hash of a sample's inputs; each new one is appended to the file."""
+        def add(key: bytes, output: Array) -> None:
+            record = np.array((key, output), kind)
+            file.write(record.tobytes())
+            file.flush()
+            known[key] = record["output"]
 
-    def __init__(self, prepared: BuiltProject, tensor: Tensor, *, keeps: bool) -> None:
-        self.known: dict[bytes, Array] = {}
-        self._path = prepared.folder / BUILD_FOLDER / f"{prepared.manifest.model}.results"
-        self._record = np.dtype([("key", f"V{_KEY_BYTES}"), ("output", np.dtype(tensor.dtype), tensor.shape)])
-        self._head = hashlib.sha256(
-            _identity(prepared) + f"{tensor.name} {tensor.dtype} {tensor.shape}".encode()
-        ).digest()
-        self._keeps = keeps
-
-    def __enter__(self) -> "_Results":
-        """Read the records of this firmware; a record that was cut off is removed, another firmware's are replaced."""
-        if self._keeps:
-            data = self._path.read_bytes() if self._path.is_file() else b""
-            records = data[len(self._head) :] if data.startswith(self._head) else b""
-            found = np.frombuffer(records, self._record, len(records) // self._record.itemsize)
-            self.known = {one["key"].tobytes(): one["output"] for one in found}
-            if data != (whole := self._head + found.tobytes()):
-                files.write(self._path, whole)
-            self._file = files.open_to_append(self._path)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._keeps:
-            self._file.close()
-        if self._keeps and kind is not None and self.known:
-            log.info("the results of %s are kept: the same command continues", plural.count(len(self.known), "sample"))
-
-    def add(self, key: bytes, output: Array) -> None:
-        """Keep the output of a sample."""
-        record = np.array((key, output), self._record)
-        if self._keeps:
-            self._file.write(record.tobytes())
-            self._file.flush()
-        self.known[key] = record["output"]
+        try:
+            yield known, add
+        except BaseException:
+            if keeps and known:
+                kept = plural.count(len(known), "sample")
+                log.info("the results of %s are kept: the same command continues", kept)
+            raise
 
 
 def _identity(prepared: BuiltProject) -> bytes:

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,8 @@ def figures(scores: Scores, labels: Array, how: Scoring, output: Output) -> Figu
         )
     is_all = kind == "classes" and output.size <= how.top_k  # every class is among the k highest then
     names = how.metrics or [name for name in _of_kind(kind) if not (is_all and name == "topk")]
-    by_name = {name: METRICS[name].of(scores, labels, kind, how) for name in names}
+    found = _all(scores, labels, kind, how)
+    by_name = {name: found[name] for name in names}
     right = next((by_name[name] for name in ("top1", "accuracy") if name in by_name), None)
     missing = [] if kind != "classes" else [one for one in range(output.size) if not (labels == one).any()]
     interval = None if right is None else wilson(round(right * len(scores)), len(scores))
@@ -152,7 +153,7 @@ def check(labels: Array, samples: int, how: Scoring, output: Output) -> tuple[Ki
     Raises:
         UsageError: the labels don't suit the output, or the metrics don't suit the labels.
     """
-    kind, labels = _checked(labels, samples, output)
+    kind, labels = _checked(classes_of(labels, how, output), samples, output)
     unsuited = [name for name in how.metrics if kind not in METRICS[name].kinds]
     if unsuited:
         texts = {"classes": "classes", "binary": "0 or 1 for each score", "values": "real values"}
@@ -271,87 +272,48 @@ def _average_precision(values: Scores, is_one: NDArray[np.bool_]) -> float | Non
     return float(np.sum(ones * np.cumsum(ones) / np.cumsum(found)) / is_one.sum())
 
 
-def _top1(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
-    return top(scores, labels, 1)
-
-
-def _top_k(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
-    return top(scores, labels, how.top_k)
-
-
-def _accuracy(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
-    """Return the share of samples with every score on the right side of the threshold."""
-    return float(np.mean(((scores >= how.threshold) == labels).all(axis=1)))
-
-
-def _confusion(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> list[Any]:
-    """Return a row of numbers of samples for each label, and for several labels of 0 or 1 such a table for each."""
+def _all(scores: Scores, labels: Array, kind: Kind, how: Scoring) -> Mapping[str, Any]:
+    """Return all metrics for a kind of labels by name, each as scikit-learn defines it (average="macro")."""
+    if kind == "values":
+        off, variance = scores - labels, labels.var(axis=0)
+        r2 = float(np.mean(1 - np.square(off).mean(axis=0) / variance)) if variance.all() else None
+        return {"mae": float(np.abs(off).mean()), "rmse": math.sqrt(np.square(off).mean()), "r2": r2}
+    own: dict[str, Any]
     if kind == "classes":
-        found: list[Any] = confusion(labels, scores.argmax(axis=1), scores.shape[1]).tolist()
-        return found
-    pairs = zip(labels.T, (scores >= how.threshold).T, strict=True)
-    each = [confusion(of, predicted.astype(np.int64), 2).tolist() for of, predicted in pairs]
-    return list(each[0]) if len(each) == 1 else each
+        predicted, classes = scores.argmax(axis=1), scores.shape[1]
+        is_one, is_said = (of[:, None] == np.arange(classes) for of in (labels, predicted))
+        own = {"top1": top(scores, labels, 1), "topk": top(scores, labels, how.top_k)}
+        own |= {"auc": auc(scores, labels), "confusion": confusion(labels, predicted, classes).tolist()}
+    else:
+        is_one, is_said = labels == 1, scores >= how.threshold
+        own = {"accuracy": float((is_one == is_said).all(axis=1).mean()), "auc": _mean(_area, scores, is_one)}
+        tables = [confusion(*pair, 2).tolist() for pair in zip(labels.T, is_said.T.astype(np.int64), strict=True)]
+        own["confusion"] = tables[0] if len(tables) == 1 else tables
+    # F1 is 2 TP / (2 TP + FP + FN); of classes, those without a sample and a prediction are left out.
+    right, both = (is_one & is_said).sum(axis=0), is_one.sum(axis=0) + is_said.sum(axis=0)
+    f1 = (2 * right / np.maximum(both, 1))[(both > 0) | (kind == "binary")].mean()
+    return {**own, "f1": float(f1), "map": _mean(_average_precision, scores, is_one)}
 
 
-def _f1(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float:
-    """Return 2 TP / (2 TP + FP + FN), the mean over the classes that have a sample or a prediction, or the labels."""
-    tables = np.array(_confusion(scores, labels, kind, how))
-    if kind == "classes":
-        right, both = np.diag(tables), tables.sum(axis=0) + tables.sum(axis=1)
-        return float(np.mean(2 * right[both > 0] / both[both > 0]))
-    tables = tables.reshape(-1, 2, 2)
-    right, both = tables[:, 1, 1], tables[:, 1].sum(axis=1) + tables[:, :, 1].sum(axis=1)
-    return float(np.mean(2 * right / np.maximum(both, 1)))
-
-
-def _auc(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float | None:
-    return auc(scores, labels) if kind == "classes" else _mean(_area, scores, labels == 1)
-
-
-def _map(scores: Scores, labels: Labels, kind: Kind, how: Scoring) -> float | None:
-    """Return the mean of each class's average precision, against the others."""
-    is_one = labels == 1 if kind == "binary" else labels[:, None] == np.arange(scores.shape[1])
-    return _mean(_average_precision, scores, is_one)
-
-
-def _mae(values: Scores, labels: Scores, kind: Kind, how: Scoring) -> float:
-    return float(np.abs(values - labels).mean())
-
-
-def _rmse(values: Scores, labels: Scores, kind: Kind, how: Scoring) -> float:
-    return math.sqrt(np.square(values - labels).mean())
-
-
-def _r2(values: Scores, labels: Scores, kind: Kind, how: Scoring) -> float | None:
-    """Return 1 - square error / variance of the labels, the mean over a sample's values."""
-    whole, left = labels.var(axis=0), np.square(values - labels).mean(axis=0)
-    return float(np.mean(1 - left / whole)) if whole.all() else None
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric: its title, the kinds of labels that it is for, and its function."""
+class Metric(NamedTuple):
+    """A metric: its title, and the kinds of labels that it is for."""
 
     title: str
     kinds: tuple[Kind, ...]
-    of: Callable[[Scores, Any, Kind, Scoring], Any]
 
 
-_CLASSES: tuple[Kind, ...] = ("classes", "binary")
 METRICS: Mapping[str, Metric] = {
-    "top1": Metric("top-1", ("classes",), _top1),
-    "topk": Metric("top-{k}", ("classes",), _top_k),
-    "accuracy": Metric("accuracy", ("binary",), _accuracy),
-    "f1": Metric("F1", _CLASSES, _f1),
-    "auc": Metric("AUC", _CLASSES, _auc),
-    "map": Metric("mAP", _CLASSES, _map),
-    "confusion": Metric("confusion", _CLASSES, _confusion),
-    "mae": Metric("mean absolute error", ("values",), _mae),
-    "rmse": Metric("root of mean square error", ("values",), _rmse),
-    "r2": Metric("R²", ("values",), _r2),
+    "top1": Metric("top-1", ("classes",)),
+    "topk": Metric("top-{k}", ("classes",)),
+    "accuracy": Metric("accuracy", ("binary",)),
+    "f1": Metric("F1", ("classes", "binary")),
+    "auc": Metric("AUC", ("classes", "binary")),
+    "map": Metric("mAP", ("classes", "binary")),
+    "confusion": Metric("confusion", ("classes", "binary")),
+    "mae": Metric("mean absolute error", ("values",)),
+    "rmse": Metric("root of mean square error", ("values",)),
+    "r2": Metric("R²", ("values",)),
 }
-"""The metrics by name, each as scikit-learn defines it (average="macro")."""
 
 
 def rows(found: Sequence[Figures]) -> list[list[str]]:

@@ -4,6 +4,7 @@ onnxruntime does the work (mtool.verification.oracles.quantizer) in a separate p
 """
 
 import contextlib
+import hashlib
 import logging
 import math
 import tempfile
@@ -36,8 +37,8 @@ from mtool.device.build import measure
 from mtool.quantization import dataset, recipes, recurrent, rounding
 from mtool.quantization.budget import WIDE, Bench, Bits, Budget, Cost, Score, Search, Start, least_sqnr, price
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.metrics import Figures, Output, Scoring, check, classes_of, figures, output_of
-from mtool.quantization.recipes import Recipe, Row
+from mtool.quantization.metrics import Figures, Output, Scoring, check, figures, output_of
+from mtool.quantization.recipes import Made, Recipe, Result, Row
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
 from mtool.stages.compiling import CompiledModel, compile
@@ -391,16 +392,8 @@ def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
             fits, note = False, "; ".join(too_large.details)
         except (BuildError, UsageError) as failed:
             note = f"not built: {failed.what}"
-    return Footprint(
-        file_bytes=model.path.stat().st_size,
-        macs=described.macs,
-        weight_bytes=weight_bytes,
-        constant_bytes=described.constant_bytes,
-        arena_bytes=described.arena_bytes,
-        code_bytes=code,
-        fits=fits,
-        note=note,
-    )
+    size, constants, arena = model.path.stat().st_size, described.constant_bytes, described.arena_bytes
+    return Footprint(size, described.macs, weight_bytes, constants, arena, code, fits, note)
 
 
 def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) -> list[list[str]]:
@@ -537,24 +530,13 @@ def quantize(
         ModelError: the model can't be compiled or quantized.
         BuildError: onnxruntime is not installed.
     """
-    source, chosen, how = Path(path), options or Options(), scheme or Scheme()
-    limits, given = None if budget is None else Budget.parse(budget), None
-    if recipe is not None:
-        if limits is not None or scheme not in (None, Scheme()):
-            raise UsageError("a recipe has the whole scheme", hint="leave out the other options, or --recipe")
-        given = recipes.read(Path(recipe))
-        how = Scheme(**given.scheme.model_dump(), weights="auto")
-    elif limits is not None:
-        if how.weights not in ("int8", "auto"):
-            raise UsageError(
-                f"--budget chooses the weights' bits, and --weights {how.weights} sets them", hint="leave out one"
-            )
-        how = replace(how, weights="auto")
+    source, chosen = Path(path), options or Options()
+    how, limits, given = _requested(scheme or Scheme(), budget, recipe)
+    writes_recipe = how.weights == "auto" and given is None
     kind = how.weights if how.weights != "int8" else "int16" if how.activations == "int16" else "int8"
     target = Path(output or (f"{source.stem}_{kind}.onnx" if recipe is None else f"{Path(recipe).stem}.onnx"))
     files_read = [Path(each) for each in (data, evaluate, labels, recipe) if isinstance(each, (str, Path))]
     _check_target(target, source, files_read, is_named=output is not None)
-    writes_recipe = how.weights == "auto" and given is None
     if writes_recipe:
         recipes.check_target(target.with_suffix(".toml"), files_read)
     if not ort.version():
@@ -575,10 +557,9 @@ def quantize(
     outputs = compiled.manifest.outputs
     if comparing.labels is not None and len(outputs) == 1:
         judged = output_of(outputs[0])
-        classes = classes_of(comparing.labels, Scoring(), judged)
-        check(classes, len(comparing.samples), Scoring(), judged)
-        comparing = replace(comparing, labels=classes)
+        comparing = replace(comparing, labels=check(comparing.labels, len(comparing.samples), Scoring(), judged)[1])
     doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
+    inside = replace(chosen, dims={}, constants={})  # the quantized model has their values
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
         folder = Path(name)
         prepared, made = folder / "prepared.onnx", folder / target.name
@@ -595,24 +576,15 @@ def quantize(
             _quantize(prepared, made, calibrating.samples, how, source)
             before = reference.outputs(prepared, comparing.samples)
             is_classifier = has_classes(comparing.samples[0], before[0], comparing.labels)
+            bench = _bench(before, comparing, made, lambda: price(made, target_board, inside), how, is_classifier)
             bits, front = Bits({}), list[Row]()
-            bench, measure = _bench(
-                before,
-                comparing,
-                made,
-                target_board,
-                replace(chosen, dims={}, constants={}),
-                how,
-                is_classifier=is_classifier,
-            )
             if how.weights != "int8":
                 start = Start(floats, onnx.load(str(made)), calibrating.samples, folder)
-                if given is None and how.weights == "auto":
+                if writes_recipe:
                     found, tried = Search(start, bench, limits, listener).choice()
                     bits, front, integers = found.bits, recipes.rows(tried, found), found.model
                 else:
-                    few = int(how.weights.removeprefix("int")) if given is None else 0
-                    bits = given.bits if given is not None else Bits(rounding.uniform(start.layers, few))
+                    bits = given.bits if given else Bits(rounding.uniform(start.layers, int(how.weights[3:])))
                     integers = start.made(bits, listener)
                 onnx.save(integers, str(made))
             log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
@@ -636,28 +608,15 @@ def quantize(
         for doubt in doubts:
             log.warning("%s", doubt)
         footprint_before = footprint_of(compiled, weight_bytes)
-        # The values of dimensions and constants are now in the model.
-        footprint_after = footprint_of(
-            compile(made, board=target_board, options=replace(chosen, dims={}, constants={})),
-            _bytes_of_weights(onnx.load(str(made))),
-        )
+        after_bytes = _bytes_of_weights(onnx.load(str(made)))
+        footprint_after = footprint_of(compile(made, board=target_board, options=inside), after_bytes)
         if given is not None:
             given.check_made(source, calibrating.samples, made.read_bytes())
         files.write(target, made.read_bytes(), follow=True)
         if writes_recipe:
-            scheme_table = {
-                name: value for name, value in asdict(how).items() if name not in ("weights", "per_channel")
-            }
-            written = Recipe.of(
-                (source, calibrating.samples),
-                scheme_table,
-                bits,
-                made.read_bytes(),
-                board=compiled.board.name,
-                budget=str(limits or ""),
-                measure=measure,
-                front=front,
-            )
+            where = {"board": compiled.board.name, "budget": str(limits or ""), "measure": bench.measure}
+            result = Result(sha256=hashlib.sha256(made.read_bytes()).hexdigest(), **where)
+            written = Recipe.of(Made.of(source, calibrating.samples), how, bits, result, front)
             files.write(target.with_suffix(".toml"), written.as_toml(), follow=True)
     return QuantizationResult(
         path=target,
@@ -672,22 +631,32 @@ def quantize(
         after=footprint_after,
         recipe=target.with_suffix(".toml") if writes_recipe else None,
         front=tuple(front),
-        measure=measure,
+        measure=bench.measure,
         doubts=tuple(doubts),
     )
 
 
+def _requested(
+    scheme: Scheme, budget: str | None, recipe: str | Path | None
+) -> tuple[Scheme, Budget | None, Recipe | None]:
+    """Return the scheme, the limits and the recipe; either of these chooses the weights' bits."""
+    limits = None if budget is None else Budget.parse(budget)
+    if recipe is not None:
+        if limits is not None or scheme != Scheme():
+            raise UsageError("a recipe has the whole scheme", hint="leave out the other options, or --recipe")
+        given = recipes.read(Path(recipe))
+        return Scheme(**given.scheme.model_dump(), weights="auto"), None, given
+    if limits is not None and scheme.weights not in ("int8", "auto"):
+        raise UsageError(
+            f"--budget chooses the weights' bits, and --weights {scheme.weights} sets them", hint="leave out one"
+        )
+    return scheme if limits is None else replace(scheme, weights="auto"), limits, None
+
+
 def _bench(
-    before: Sequence[Sample],
-    comparing: Data,
-    made: Path,
-    board: Board,
-    options: Options,
-    how: Scheme,
-    *,
-    is_classifier: bool,
-) -> tuple[Bench, str]:
-    """Return how models are measured, and what their accuracy is."""
+    before: Sequence[Sample], comparing: Data, made: Path, cost: Callable[[], Cost], how: Scheme, is_classifier: bool
+) -> Bench:
+    """Return how models are measured: each is written to `made`, and compared with the float model's outputs."""
 
     def accuracy(after: Sequence[Sample]) -> float | None:
         if figures := of_labels(before, after, comparing.labels):
@@ -700,18 +669,17 @@ def _bench(
         after = reference.outputs(made, comparing.samples)
         return Score(accuracy(after), least_sqnr(before, after))
 
-    def cost(model: onnx.ModelProto, weight_bytes: int) -> Cost:
+    def costs(model: onnx.ModelProto) -> Cost:
         onnx.save(model, str(made))
         if how.integer_io:
             make_integer_io(made)
-        return price(made, board, options, weight_bytes)
+        return cost()
 
-    is_labelled = bool(of_labels(before, before, comparing.labels))
-    over = plural.count(len(comparing.samples), "sample")
+    known, is_labelled = accuracy(before), bool(of_labels(before, before, comparing.labels))
     what = "by the labels" if is_labelled else "the same class as the float model's"
-    known = accuracy(before)
-    measure = f"{what}, {over}" if known is not None else f"SQNR of {over}"
-    return Bench(judge, cost, known, is_labelled and known is not None), measure
+    over = plural.count(len(before), "sample")
+    measure = f"SQNR of {over}" if known is None else f"{what}, {over}"
+    return Bench(judge, costs, known, is_labelled and known is not None, measure)
 
 
 def _is_same_file(one: object, other: object) -> bool:
@@ -849,11 +817,11 @@ def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
     for name, reason in refused.items():
         if name not in how.exclude:
             log.warning("%s stays in float: %s", name, reason)
-    grids = _recurrent_grids(model, found, samples, how, prepared.with_name("observed.onnx"))
+    grids = recurrent.grids_of(model, found, samples, how.activations, prepared.parent, symmetric=how.symmetric)
     same = {tensor: grids[layer]["h"] for tensor, layer in recurrent.same_grid(model, found).items()}
     for layer in found:
         grids[layer.node.name]["x"] = same.get(layer.node.input[0], grids[layer.node.name]["x"])
-    fixed = {tensor: (np.asarray(grid.scale), np.asarray(grid.zero, grid.kind)) for tensor, grid in same.items()}
+    fixed = {tensor: grid.parameters for tensor, grid in same.items()}
     named = {"prepared": str(prepared), "quantized": str(made), "samples": samples, "grids": fixed}
     _call("quantize", source, **named, scheme=asdict(how), forced=False)
     left = _in_float(onnx.load(str(made)))
@@ -885,29 +853,6 @@ def _in_float(model: onnx.ModelProto) -> dict[str, str]:
     """Return the operators of a QDQ model whose first input is float, by name."""
     integers = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
     return {node.name: node.op_type for node in model.graph.node if node.input and node.input[0] not in integers}
-
-
-_AT_ONCE = 8  # samples whose values in the steps of recurrent layers are held in memory
-_MOST_VALUES = 2**16  # of a tensor, over all samples
-
-
-def _recurrent_grids(
-    model: onnx.ModelProto, found: Sequence[recurrent.Layer], samples: Sequence[Sample], how: Scheme, path: Path
-) -> dict[str, dict[str, recurrent.Grid]]:
-    """Return the grid of each role in each recurrent layer, by the values in all steps."""
-    if not found:
-        return {}
-    observed, outputs = recurrent.observed(model, found)
-    onnx.save(observed, str(path))
-    seen: dict[str, dict[str, tuple[recurrent.Seen, str]]] = {}
-    for first in range(0, len(samples), _AT_ONCE):
-        for made in reference.outputs(path, samples[first : first + _AT_ONCE]):
-            for name, (layer, role, curve) in outputs.items():
-                values, _ = seen.setdefault(layer, {}).setdefault(role, (recurrent.Seen(), curve))
-                values.add(made[name], max(_MOST_VALUES // len(samples), 1))
-    return {
-        layer: recurrent.grids_of(values, how.activations, symmetric=how.symmetric) for layer, values in seen.items()
-    }
 
 
 def _described(how: Scheme, data: Data) -> str:

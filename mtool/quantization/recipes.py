@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,6 +17,7 @@ from mtool.base.option_values import Integer, Method
 from mtool.base.records import Strict
 from mtool.base.tensors import Sample
 from mtool.quantization.budget import Bits, Point
+from mtool.quantization.dataset import hash_of
 from mtool.stages.formatting import kilobytes
 from mtool.version import __version__
 
@@ -32,6 +33,17 @@ class Made(Strict):
     samples: int
     samples_sha256: str
 
+    @classmethod
+    def of(cls, model: Path, samples: Sequence[Sample]) -> Self:
+        """Return it for a file and calibration data."""
+        return cls(
+            mtool=__version__,
+            model=model.name,
+            model_sha256=_sha256(model.read_bytes()),
+            samples=len(samples),
+            samples_sha256=hash_of(samples).hexdigest(),
+        )
+
 
 class How(Strict):
     """The fields of a `Scheme` but for the weights."""
@@ -44,7 +56,7 @@ class How(Strict):
 
 
 class Row(Strict):
-    """A model that was tried, as `Point.as_json`."""
+    """A model that was tried."""
 
     bits: str
     weight_bytes: int
@@ -81,34 +93,11 @@ class Recipe(Strict):
         return Bits(self.weights, tuple(self.activations))
 
     @classmethod
-    def of(
-        cls,
-        origin: tuple[Path, Sequence[Sample]],
-        scheme: Mapping[str, Any],
-        bits: Bits,
-        result: bytes,
-        *,
-        board: str,
-        budget: str,
-        measure: str,
-        front: Sequence[Row],
-    ) -> Self:
-        """Return the recipe of a model that was made of a file and samples."""
-        model, samples = origin
-        return cls(
-            made=Made(
-                mtool=__version__,
-                model=model.name,
-                model_sha256=_sha256(model.read_bytes()),
-                samples=len(samples),
-                samples_sha256=_samples_hash(samples),
-            ),
-            scheme=How(**{**scheme, "exclude": [*scheme["exclude"]]}),
-            weights={**bits.weights},
-            activations=dict.fromkeys(bits.wide, 16),
-            result=Result(sha256=_sha256(result), board=board, budget=budget, measure=measure),
-            front=[*front],
-        )
+    def of(cls, made: Made, scheme: Any, bits: Bits, result: Result, front: Sequence[Row]) -> Self:
+        """Return the recipe of a model that was made with a `Scheme` and these bits."""
+        how = How.model_validate(scheme, from_attributes=True)
+        wide: dict[str, Literal[16]] = dict.fromkeys(bits.wide, 16)
+        return cls(made=made, scheme=how, weights={**bits.weights}, activations=wide, result=result, front=[*front])
 
     def as_toml(self) -> bytes:
         """Return its file."""
@@ -124,13 +113,13 @@ class Recipe(Strict):
         """Warn if the result is another than the recipe's, and why."""
         if _sha256(result) == self.result.sha256:
             return
-        made = self.made
-        pairs = {
-            f"the model is not the {made.model} that it is for": (_sha256(model.read_bytes()), made.model_sha256),
-            "the calibration data are others": (_samples_hash(samples), made.samples_sha256),
-            f"it was made by mtool {made.mtool}": (__version__, made.mtool),
+        made, now = self.made, Made.of(model, samples)
+        differ = {
+            f"the model is not the {made.model} that it is for": made.model_sha256 != now.model_sha256,
+            "the calibration data are others": made.samples_sha256 != now.samples_sha256,
+            f"it was made by mtool {made.mtool}": made.mtool != now.mtool,
         }
-        reasons = [reason for reason, (one, other) in pairs.items() if one != other]
+        reasons = [reason for reason, is_other in differ.items() if is_other]
         log.warning("the result differs from the recipe's: %s", "; ".join(reasons) or "packages have other versions")
 
 
@@ -177,16 +166,19 @@ def _text(value: Any) -> str:
 
 def rows(front: Sequence[Point], chosen: Point) -> list[Row]:
     """Return the models that were tried."""
-    return [Row(**point.as_json(), chosen=point == chosen) for point in front]
-
-
-def _samples_hash(samples: Sequence[Sample]) -> str:
-    """Return the SHA-256 of samples."""
-    sha = hashlib.sha256()
-    for sample in samples:
-        for name, array in sorted(sample.items()):
-            sha.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
-    return sha.hexdigest()
+    return [
+        Row(
+            bits=str(point.bits),
+            weight_bytes=point.weight_bytes,
+            flash_bytes=point.cost.flash,
+            ram_bytes=point.cost.ram,
+            milliseconds=point.cost.ms,
+            accuracy=point.score.accuracy,
+            sqnr_db=point.score.sqnr_db,
+            chosen=point == chosen,
+        )
+        for point in front
+    ]
 
 
 def _sha256(data: bytes) -> str:

@@ -13,14 +13,16 @@ With activations of 16 bits only the operands of the products are integers; all 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mtool.base.tensors import Array
-from mtool.compiler.frontend.tensors import graphs
+from mtool.base.tensors import Array, Sample
+from mtool.quantization.rounding import attributes, drop_unread
+from mtool.verification import reference
 
 OPSET = 21  # QuantizeLinear to int16
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -30,6 +32,8 @@ _CURVES: Mapping[str, Callable[[Array], Array]] = {"Sigmoid": lambda x: 1 / (1 +
 _PLAIN = {*_CURVES, "Relu", "Softplus", "Softsign"}
 _INPUTS = {"x": 0, "w": 1, "r": 2, "bias": 3, "lengths": 4, "initial_h": 5, "initial_c": 6, "peephole": 7}
 _CANDIDATES = 48  # ranges that are tried
+_AT_ONCE = 8  # samples whose values in all steps are held in memory
+_MOST_VALUES = 2**16  # of a tensor, over all samples
 _HEADROOM = 2.0  # of a 16-bit range, which can afford it: saturation of a cell lasts
 
 
@@ -53,6 +57,11 @@ class Grid:
         scale = _positive((high - low) / (info.max - info.min))
         return cls(scale, int(np.clip(np.rint(info.min - low / scale), info.min, info.max)), dtype)
 
+    @property
+    def parameters(self) -> tuple[Array, Array]:
+        """The scale and the zero point, as QuantizeLinear reads them."""
+        return np.asarray(self.scale), np.asarray(self.zero, self.kind)
+
     def codes(self, values: Array) -> Array:
         """Return the integers for values."""
         info = np.iinfo(self.kind)
@@ -69,9 +78,10 @@ def _positive(scale: float) -> np.float32:
 
 
 @dataclass(slots=True)
-class Seen:
-    """The values of one tensor over the calibration data: their range, and some of them."""
+class _Seen:
+    """The values of one tensor over the calibration data: their range, some of them, and the activation behind it."""
 
+    curve: str
     low: float = 0.0
     high: float = 0.0
     some: list[Array] = field(default_factory=list)
@@ -83,23 +93,25 @@ class Seen:
             self.low, self.high = min(self.low, float(flat.min())), max(self.high, float(flat.max()))
             self.some.append(flat[:: -(-flat.size // most)].astype(np.float64))
 
-    def grid(self, kind: str, curve: str, *, symmetric: bool) -> Grid:
-        """Return the grid with the least mean square error of the values after an activation."""
-        after = _CURVES.get(curve, np.asarray)
+    def wide_grid(self) -> Grid:
+        """Return the grid of 16 bits."""
+        return Grid.of(_HEADROOM * self.low, _HEADROOM * self.high, "int16", symmetric=True)
+
+    def grid(self, kind: str, *, symmetric: bool) -> Grid:
+        """Return the grid of 8 bits with the least mean square error of the values after the activation."""
+        after = _CURVES.get(self.curve, np.asarray)
         values = np.concatenate([*self.some, np.zeros(1)])
         wanted = after(values)
         furthest = max(-self.low, self.high)
-
-        def tried(limit: float) -> Grid:
-            return Grid.of(max(self.low, -limit), min(self.high, limit), kind, symmetric=symmetric)
-
-        grids = [tried(furthest * part / _CANDIDATES) for part in range(_CANDIDATES // 12, _CANDIDATES + 1)]
-        return min(grids[::-1], key=lambda grid: float(np.square(after(grid.rounded(values)) - wanted).mean()))
+        limits = [furthest * part / _CANDIDATES for part in range(_CANDIDATES, _CANDIDATES // 12 - 1, -1)]
+        ranges = ((max(self.low, -limit), min(self.high, limit)) for limit in limits)
+        grids = [Grid.of(*ends, kind, symmetric=symmetric) for ends in ranges]
+        return min(grids, key=lambda grid: float(np.square(after(grid.rounded(values)) - wanted).mean()))
 
 
 def _reason_for_float(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str:
     """Return why a recurrent operator can't be quantized; "": it can."""
-    attrs = {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
+    attrs = attributes(node)
     inputs = dict(zip(_INPUTS, node.input, strict=False))
     ways = 2 if attrs.get("direction") == b"bidirectional" else 1
     default = _ACTIVATIONS[node.op_type]
@@ -131,14 +143,14 @@ class Body:
 
     Attributes:
         stem: the start of all names.
-        grids: the grid of each role; None: the body is float.
+        grids: the grid of each role; none: the body is float.
         nodes, constants: the body's.
         seen: the tensor of each role, with the activation that reads it.
         joined: values side by side.
     """
 
     stem: str
-    grids: Mapping[str, Grid] | None
+    grids: Mapping[str, Grid]
     per_channel: bool = True
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
@@ -171,12 +183,9 @@ class Body:
         return self.used(role, self.kept(role, value, curve))
 
     def _converted(self, op: str, role: str, value: str) -> str:
-        grid = (self.grids or {}).get(role)
-        if grid is None:
+        if role not in self.grids:
             return value
-        return str(
-            self(op, value, self.constant(np.asarray(grid.scale)), self.constant(np.asarray(grid.zero, grid.kind)))
-        )
+        return str(self(op, value, *map(self.constant, self.grids[role].parameters)))
 
     def sums(self, bias: Array, **operands: tuple[str, Array]) -> str:
         """Append sums of products: for each role a stored value and its weights.
@@ -316,26 +325,21 @@ class Layer:
     @property
     def ways(self) -> list[bool]:
         """For each direction, whether it begins at the end."""
-        direction = self._attribute("direction", b"forward")
         ways = {b"forward": [False], b"reverse": [True], b"bidirectional": [False, True]}
-        return ways[direction]
+        return ways[attributes(self.node).get("direction", b"forward")]
 
     def weights(self, way: int) -> _Weights:
         """Return the weights of a direction."""
         w, r = self.operands["w"][way], self.operands["r"][way]
         bias = self.operands["bias"][way] if "bias" in self.operands else np.zeros(2 * len(w), np.float32)
-        names = [name.decode() for name in self._attribute("activations", [])]
-        names = names[: len(_ACTIVATIONS[self.node.op_type])] or [*_ACTIVATIONS[self.node.op_type]]
-        return _Weights(w, r, bias[: len(w)], bias[len(w) :], names, bool(self._attribute("linear_before_reset", 0)))
+        attrs, default = attributes(self.node), _ACTIVATIONS[self.node.op_type]
+        names = [name.decode() for name in attrs.get("activations", ())[: len(default)]] or default
+        return _Weights(w, r, bias[: len(w)], bias[len(w) :], names, bool(attrs.get("linear_before_reset")))
 
     def given(self, name: str) -> str:
         """Return the tensor of an input; "": it is absent."""
         place = _INPUTS[name]
         return str(self.node.input[place]) if place < len(self.node.input) else ""
-
-    def _attribute(self, name: str, default: Any) -> Any:
-        found = [attr for attr in self.node.attribute if attr.name == name]
-        return helper.get_attribute_value(found[0]) if found else default
 
 
 def layers(model: onnx.ModelProto) -> tuple[list[Layer], dict[str, str]]:
@@ -362,12 +366,14 @@ def layers(model: onnx.ModelProto) -> tuple[list[Layer], dict[str, str]]:
     return found, refused
 
 
-def _written(layer: Layer, grids: Mapping[str, Grid] | None, stored: str, per_channel: bool) -> tuple[Body, list[Body]]:
+def _written(
+    layer: Layer, grids: Mapping[str, Grid], stored: str = "", *, per_channel: bool = True
+) -> tuple[Body, list[Body]]:
     """Write a layer out.
 
     Args:
         layer: the layer.
-        grids: the grid of each role; None: all is float, and the Scan of each direction also returns what its body has
+        grids: the grid of each role; none: all is float, and the Scan of each direction also returns what its body has
             seen, as f"{stem}/{role}".
         stored: the layer's input on its grid; "": there is none.
         per_channel: whether weights have a scale for each row.
@@ -383,10 +389,10 @@ def _written(layer: Layer, grids: Mapping[str, Grid] | None, stored: str, per_ch
         body, weights = Body(f"{name}/{way}", grids, per_channel), layer.weights(way)
         shape = (layer.batch, weights.hidden)
         row, inside = f"{body.stem}/row", [f"{body.stem}/{role}" for role in _STATES[op]]
-        if grids is None:
+        if not grids:
             body.kept("x", row)
         after = _STEPS[op](body, row, inside, weights)
-        seen = {f"{body.stem}/{role}": value for role, (value, _) in body.seen.items()} if grids is None else {}
+        seen = {f"{body.stem}/{role}": value for role, (value, _) in body.seen.items()} if not grids else {}
         results = [body("Identity", value) for value in (*after, after[0], *seen.values())]
         ins = [_info(one, role, grids, shape) for one, role in zip(inside, _STATES[op], strict=True)]
         ins.append(_info(row, "x", grids, (layer.batch, layer.size)))
@@ -409,8 +415,8 @@ def _written(layer: Layer, grids: Mapping[str, Grid] | None, stored: str, per_ch
     return outside, bodies
 
 
-def _info(name: str, role: str, grids: Mapping[str, Grid] | None, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
-    grid = (grids or {}).get(role)
+def _info(name: str, role: str, grids: Mapping[str, Grid], shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    grid = grids.get(role)
     kind = TensorProto.FLOAT if grid is None else helper.np_dtype_to_tensor_dtype(grid.kind)
     return helper.make_tensor_value_info(name, kind, shape)
 
@@ -422,7 +428,7 @@ def _first(layer: Layer, outside: Body, role: str, way: int, shape: tuple[int, .
     if given and initial not in layer.operands:
         return outside.kept(role, outside("Gather", given, outside.constant(np.asarray(way)), axis=0))
     values = layer.operands[initial][way] if given else np.zeros(shape, np.float32)
-    grid = (outside.grids or {}).get(role)
+    grid = outside.grids.get(role)
     return outside.constant(values if grid is None else grid.codes(values))
 
 
@@ -443,33 +449,52 @@ def _replace(model: onnx.ModelProto, node: onnx.NodeProto, outside: Body) -> Non
     graph.initializer.extend(outside.constants)
 
 
-def observed(model: onnx.ModelProto, found: Sequence[Layer]) -> tuple[onnx.ModelProto, dict[str, tuple[str, str, str]]]:
-    """Return a float model whose outputs are the tensors to put on grids.
+def grids_of(
+    model: onnx.ModelProto,
+    found: Sequence[Layer],
+    samples: Sequence[Sample],
+    kind: str,
+    folder: Path,
+    *,
+    symmetric: bool,
+) -> dict[str, dict[str, Grid]]:
+    """Return the grid of each role in each recurrent layer, by the values in all steps of a float model.
 
-    Each output has the name of its layer, its role and the activation that reads it.
+    Args:
+        model: the model.
+        found: its recurrent layers.
+        samples: calibration data.
+        kind: the type of activations.
+        folder: where a model may be written.
+        symmetric: whether the zero points are the middle of their type's range.
     """
-    made, outputs = onnx.ModelProto(), dict[str, tuple[str, str, str]]()
+    if not found:
+        return {}
+    made, seen, outputs = onnx.ModelProto(), dict[str, dict[str, _Seen]](), dict[str, _Seen]()
     made.CopyFrom(model)
     for layer in found:
-        outside, bodies = _written(layer, None, "", True)
+        own = seen.setdefault(layer.node.name, {})
+        outside, bodies = _written(layer, {})
         _replace(made, layer.node, outside)
         for body in bodies:
-            outputs |= {f"{body.stem}/{role}": (layer.node.name, role, curve) for role, (_, curve) in body.seen.items()}
+            for role, (_, curve) in body.seen.items():
+                outputs[f"{body.stem}/{role}"] = own.setdefault(role, _Seen(curve))
     del made.graph.output[:]
     made.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
-    return made, outputs
-
-
-def grids_of(seen: Mapping[str, tuple[Seen, str]], kind: str, *, symmetric: bool) -> dict[str, Grid]:
-    """Return the grid of each role from its values and the activation that reads it, for activations of type `kind`."""
-    if kind == "int16":
-        return {role: _wide(values) for role, (values, _) in seen.items() if role in ("x", "h", "reset")}
-    grids = {role: values.grid(kind, curve, symmetric=symmetric) for role, (values, curve) in seen.items()}
-    return grids | {role: _wide(values) for role, (values, _) in seen.items() if role == "cell"}
-
-
-def _wide(values: Seen) -> Grid:
-    return Grid.of(_HEADROOM * values.low, _HEADROOM * values.high, "int16", symmetric=True)
+    path = folder / "observed.onnx"
+    onnx.save(made, str(path))
+    for first in range(0, len(samples), _AT_ONCE):
+        for values in reference.outputs(path, samples[first : first + _AT_ONCE]):
+            for name, one in outputs.items():
+                one.add(values[name], max(_MOST_VALUES // len(samples), 1))
+    return {
+        layer: {
+            role: one.wide_grid() if kind == "int16" or role == "cell" else one.grid(kind, symmetric=symmetric)
+            for role, one in own.items()
+            if kind != "int16" or role in ("x", "h", "reset")
+        }
+        for layer, own in seen.items()
+    }
 
 
 def quantized(
@@ -494,14 +519,10 @@ def quantized(
             scale, zero = (numpy_helper.to_array(there[name]) for name in maker.input[1:])
             if scale.size == 1 and zero.dtype == own["x"].kind:
                 own["x"], stored = Grid(np.float32(scale.item()), zero.item(), zero.dtype), maker.input[0]
-        _replace(model, node, _written(replace(layer, node=node), own, stored, per_channel)[0])
+        _replace(model, node, _written(replace(layer, node=node), own, stored, per_channel=per_channel)[0])
         for output in filter(None, node.output):
             _move_first(graph, output)
-    read = {name for graph in graphs(model) for node in graph.node for name in node.input}
-    read |= {value.name for value in model.graph.output}
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+    drop_unread(model)
 
 
 def _move_first(graph: onnx.GraphProto, value: str) -> None:

@@ -12,7 +12,7 @@ make up for each one's error (GPTQ, Frantar et al. 2022; Optimal Brain Surgeon b
 for what all others have become, by turns with the scale, as long as it pays. The scale is the best of many.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,9 @@ _UNEVEN = 16.0  # between the factors of channels that are equalized: for less, 
 _UNUSED = 1e-6  # of the largest channel's weights: one with less is not equalized, and rounded to zeros
 _ROUNDS = 10  # of equalization: each changes the ranges of the next
 _ROWS = 1 << 15  # of a layer's input, over all samples
+
+Pairs = Sequence[tuple[Array, Array]]
+"""Samples of a layer's input: in the float model, and in the quantized one."""
 
 
 # Rounding.
@@ -156,34 +159,32 @@ class Layer:
         groups, _, columns = self.weights.shape
         if self.node.op_type != CONV:
             return x.reshape(1, -1, columns)
-        windows = _windows(x, self.kernel, _attributes(self.node))  # [batch, channels, *output, *kernel]
+        windows = _windows(x, self.kernel, attributes(self.node))
         windows = windows.reshape(len(x), groups, -1, *windows.shape[2:])
         rank = len(self.kernel)
         order = (1, 0, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
         return windows.transpose(order).reshape(groups, -1, columns)
 
 
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return a node's attributes by name; texts are bytes."""
     return {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
 
 
 def _windows(x: Array, kernel: Sequence[int], attrs: Mapping[str, Any]) -> Array:
-    rank = len(kernel)
+    """Return a convolution's windows: [batch, channels, *output, *kernel]."""
+    rank, kind = len(kernel), attrs.get("auto_pad", b"NOTSET")
     strides, dilations = (attrs.get(name, [1] * rank) for name in ("strides", "dilations"))
     extents = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
-    pads, kind = attrs.get("pads", [0] * 2 * rank), attrs.get("auto_pad", b"NOTSET")
-    both = list(zip(pads[:rank], pads[rank:], strict=True))
+    pads = np.reshape(attrs.get("pads", [0] * 2 * rank), (2, rank)).T
     if kind.startswith(b"SAME"):
-        both = []
-        for size, stride, extent in zip(x.shape[2:], strides, extents, strict=True):
-            total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-            less = total // 2
-            both.append((less, total - less) if kind == b"SAME_UPPER" else (total - less, less))
-    padded = np.pad(x, [(0, 0), (0, 0), *both])
-    found = sliding_window_view(padded, extents, axis=tuple(range(2, 2 + rank)))
-    steps = (*(slice(None, None, stride) for stride in strides), *(slice(None, None, one) for one in dilations))
-    chosen: Array = found[(slice(None), slice(None), *steps)]
-    return chosen
+        sizes = zip(x.shape[2:], strides, extents, strict=True)
+        total = np.array([max((-(-size // stride) - 1) * stride + extent - size, 0) for size, stride, extent in sizes])
+        less, more = total // 2, total - total // 2
+        pads = np.stack((less, more) if kind == b"SAME_UPPER" else (more, less), axis=1)
+    found = sliding_window_view(np.pad(x, [(0, 0), (0, 0), *pads]), extents, axis=tuple(range(2, 2 + rank)))
+    steps: tuple[Any, ...] = (..., *(slice(None, None, step) for step in (*strides, *dilations)))
+    return np.asarray(found[steps])
 
 
 def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
@@ -195,7 +196,7 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
     readers = [name for node in model.graph.node for name in node.input]
     found = []
     for node in model.graph.node:
-        attrs, original = _attributes(node), originals.get(node.name)
+        attrs, original = attributes(node), originals.get(node.name)
         if node.op_type not in (CONV, "Gemm", "MatMul") or original is None or original.input[1] not in floats:
             continue
         points = [makers[name] for name in node.input if name in makers]
@@ -220,44 +221,6 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
     return found
 
 
-@dataclass(slots=True)
-class _Statistics:
-    """The means and covariances of a layer's float output and its quantized input, and the damping of each group."""
-
-    hessian: Array
-    product: Array
-    of_input: Array
-    of_output: Array
-    damping: Array
-
-    @classmethod
-    def of(cls, layer: Layer, pairs: Sequence[tuple[Array, Array]]) -> "_Statistics":
-        """Return those over pairs of the float input and the quantized one."""
-        groups, rows, columns = layer.weights.shape
-        sums = [np.zeros(shape) for shape in ((columns, columns), (rows, columns), (columns,), (rows,))]
-        h, a, z, y = (np.zeros((groups, *one.shape)) for one in sums)
-        count, most = 0, max(_ROWS // len(pairs), 1)
-        weights = layer.weights.swapaxes(1, 2)
-        for pair in pairs:
-            real, quantized = (layer.rows(one) for one in pair)
-            step = -(-real.shape[1] // most)
-            real, quantized = (one[:, ::step].astype(np.float64) for one in (real, quantized))
-            output, turned = real @ weights, quantized.swapaxes(1, 2)
-            count += real.shape[1]
-            h += turned @ quantized
-            a += output.swapaxes(1, 2) @ quantized
-            z += quantized.sum(1)
-            y += output.sum(1)
-        h, a, z, y = (one / count for one in (h, a, z, y))
-        variance, square = (np.einsum("gkk->g", one) / columns for one in (h - z[..., None] * z[:, None], h))
-        damping = _DAMPING * variance + _ROUNDING * square
-        if layer.bias is None:
-            z, y = np.zeros_like(z), np.zeros_like(y)
-        h -= z[..., None] * z[:, None]
-        a -= y[..., None] * z[:, None]
-        return cls(h, a, z, y, np.where(damping > np.finfo(np.float32).tiny, damping, 1.0))
-
-
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A layer's weights: [groups, rows, columns], the scale of each row, and the bias."""
@@ -267,7 +230,7 @@ class Fitted:
     bias: Array | None
 
 
-def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence[int]) -> list[Fitted]:
+def fitted(layer: Layer, pairs: Pairs, choices: Sequence[int]) -> list[Fitted]:
     """Round a layer's weights to each of several numbers of bits.
 
     Args:
@@ -275,17 +238,35 @@ def fitted(layer: Layer, pairs: Sequence[tuple[Array, Array]], choices: Sequence
         pairs: samples of its input in the float model, and in the quantized one.
         choices: numbers of bits.
     """
-    seen = _Statistics.of(layer, pairs)
-    damped = seen.hessian + seen.damping[:, None, None] * np.eye(seen.hessian.shape[-1])
-    wanted = seen.product + seen.damping[:, None, None] * layer.weights
-    target = np.linalg.solve(damped, wanted.swapaxes(1, 2)).swapaxes(1, 2)
+    groups, rows, columns = layer.weights.shape
+    # Sums, then means: of the quantized input, the float output, and products of the input with both.
+    z, y = np.zeros((groups, columns)), np.zeros((groups, rows))
+    h, a = np.zeros((groups, columns, columns)), np.zeros((groups, rows, columns))
+    count, most = 0, max(_ROWS // len(pairs), 1)
+    for pair in pairs:
+        real, quantized = (layer.rows(one) for one in pair)
+        step = -(-real.shape[1] // most)
+        real, quantized = (one[:, ::step].astype(np.float64) for one in (real, quantized))
+        output = real @ layer.weights.swapaxes(1, 2)
+        count += real.shape[1]
+        h += quantized.swapaxes(1, 2) @ quantized
+        a += output.swapaxes(1, 2) @ quantized
+        z += quantized.sum(1)
+        y += output.sum(1)
+    h, a, z, y = (one / count for one in (h, a, z, y))
+    variance, square = (np.einsum("gkk->g", one) / columns for one in (h - z[..., None] * z[:, None], h))
+    damping = _DAMPING * variance + _ROUNDING * square
+    damping = np.where(damping > np.finfo(np.float32).tiny, damping, 1.0)[:, None, None]
+    if layer.bias is None:  # nothing makes up for the means
+        z, y = np.zeros_like(z), np.zeros_like(y)
+    hessian = h - z[..., None] * z[:, None] + damping * np.eye(columns)
+    wanted = a - y[..., None] * z[:, None] + damping * layer.weights
+    target = np.linalg.solve(hessian, wanted.swapaxes(1, 2)).swapaxes(1, 2)
     found = []
     for bits in choices:
-        codes, scale = rounded(target, damped, bits)
-        bias = layer.bias
-        if bias is not None:
-            bias = bias + seen.of_output - (codes * scale[..., None] @ seen.of_input[..., None])[..., 0]
-        found.append(Fitted(codes, scale, bias))
+        codes, scale = rounded(target, hessian, bits)
+        made = (codes * scale[..., None] @ z[..., None])[..., 0]
+        found.append(Fitted(codes, scale, None if layer.bias is None else layer.bias + y - made))
     return found
 
 
@@ -294,7 +275,7 @@ def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
     graph, node = model.graph, layer.node
     makers = {name: each for each in graph.node for name in each.output}
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    is_turned = node.op_type != CONV and not _attributes(node).get("transB")
+    is_turned = node.op_type != CONV and not attributes(node).get("transB")
     shape = tuple(constants[makers[node.input[1]].input[0]].dims)
     flat = found.codes.reshape(found.scale.size, -1)
     codes = (flat.T if is_turned else flat).reshape(shape).astype(np.int8)
@@ -302,9 +283,7 @@ def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
     written = [(1, codes, scale, int(is_turned))]
     if found.bias is not None:
         steps = scale * np.float32(layer.input_scale)
-        info = np.iinfo(np.int32)
-        bias = np.clip(np.rint(found.bias.reshape(-1) / steps), info.min, info.max).astype(np.int32)
-        written.append((2, bias, steps, 0))
+        written.append((2, _int32(np.rint(found.bias.reshape(-1) / steps)), steps, 0))
     for place, data, each, axis in written:
         point = makers[node.input[place]]
         zeros = np.zeros(each.shape, data.dtype)
@@ -321,13 +300,11 @@ def keep_float(model: onnx.ModelProto, before: onnx.ModelProto, layer: Layer) ->
     floats = {tensor.name: tensor for tensor in before.graph.initializer}
     makers = {name: each for each in graph.node for name in each.output}
     for place in range(1, len(node.input)):
-        point = makers[node.input[place]]
-        graph.node.remove(point)
-        for name in point.input:
-            graph.initializer.remove(next(one for one in graph.initializer if one.name == name))
+        graph.node.remove(makers[node.input[place]])
         node.input[place] = layer.before.input[place]
         if all(one.name != node.input[place] for one in graph.initializer):
             graph.initializer.append(floats[node.input[place]])
+    drop_unread(model)
 
 
 def activations_of(model: onnx.ModelProto) -> list[tuple[str, ...]]:
@@ -374,15 +351,25 @@ def widen(model: onnx.ModelProto, tensors: AbstractSet[str]) -> None:
         if held is None or reads[0] is None or reads[0].input[0] not in changed:
             continue
         steps, scale = (numpy_helper.to_array(constants[name]) for name in held.input[:2])
-        info = np.iinfo(np.int32)
-        wide_steps = np.clip(steps * np.float64(_FINER), info.min, info.max).astype(np.int32)
-        for name, values in zip(held.input, (wide_steps, (scale / _FINER).astype(np.float32)), strict=False):
+        finer = _int32(steps * np.float64(_FINER)), (scale / _FINER).astype(np.float32)
+        for name, values in zip(held.input, finer, strict=False):
             constants[name].CopyFrom(numpy_helper.from_array(values, name))
-    read = _reads(graph.node)
-    for name in constants.keys() - read:
-        graph.initializer.remove(constants[name])
+    drop_unread(model)
     if changed and all(entry.domain != _WIDE_DOMAIN for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid(_WIDE_DOMAIN, 1))
+
+
+def _int32(values: Array) -> Array:
+    info = np.iinfo(np.int32)
+    return np.clip(values, info.min, info.max).astype(np.int32)
+
+
+def drop_unread(model: onnx.ModelProto) -> None:
+    """Remove the constants that nothing reads."""
+    read = read_names(model)
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
 
 
 def uniform(layers: Sequence[Layer], bits: int) -> dict[str, int]:
@@ -394,37 +381,9 @@ def uniform(layers: Sequence[Layer], bits: int) -> dict[str, int]:
     }
 
 
-def rewrite(
-    model: onnx.ModelProto,
-    before: onnx.ModelProto,
-    samples: Sequence[Sample],
-    bits: Mapping[str, int],
-    folder: Path,
-    listener: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
-    """Round the weights of layers of a QDQ model again, in the order in which they run.
-
-    Args:
-        model: the QDQ model of 8 bits.
-        before: the float model that it was made of.
-        samples: calibration data.
-        bits: of the weights of each layer, by the node's name; `FLOAT`: it is left in float.
-        folder: where models may be written.
-        listener: called with the numbers of layers that are done and of all.
-    """
-    layers = [layer for layer in layers_of(model, before) if layer.node.name in bits]
-    for number, (layer, pairs) in enumerate(inputs(model, before, layers, samples, folder)):
-        chosen = bits[layer.node.name]
-        if chosen == FLOAT:
-            keep_float(model, before, layer)
-        else:
-            put(model, layer, *fitted(layer, pairs, (chosen,)))
-        listener(number + 1, len(layers))
-
-
 def inputs(
     model: onnx.ModelProto, before: onnx.ModelProto, layers: Sequence[Layer], samples: Sequence[Sample], folder: Path
-) -> Iterator[tuple[Layer, list[tuple[Array, Array]]]]:
+) -> Iterator[tuple[Layer, Pairs]]:
     """Yield each layer, and the samples of its input in both models; the layer may change before the next."""
     reads, originals = [layer.node.input[0] for layer in layers], [layer.before.input[0] for layer in layers]
     walks = Walk(before, originals, samples, folder), Walk(model, reads, samples, folder)
@@ -511,7 +470,7 @@ def prepare(model: onnx.ModelProto) -> None:
             continue
         if not has_bias or readers.count(node.input[2]) > 1:
             weights = there[node.input[1]]
-            rows = weights.dims[int(node.op_type == "Gemm" and not _attributes(node).get("transB"))]
+            rows = weights.dims[int(node.op_type == "Gemm" and not attributes(node).get("transB"))]
             data = numpy_helper.to_array(there[node.input[2]]) if has_bias else np.zeros(rows, np.float32)
             del node.input[2:]
             node.input.append(f"{node.name}/bias")
@@ -546,7 +505,7 @@ def _equalize(graph: onnx.GraphProto) -> None:
     for one, other in uneven * _ROUNDS:
         factors = _factors(values, one, other)
         made, read = values[one.input[1]], values[other.input[1]]
-        groups = _attributes(other).get("group", 1)
+        groups = attributes(other).get("group", 1)
         ones = [1] * (made.ndim - 2)
         values[one.input[1]] = made / factors.reshape(-1, 1, *ones)
         if len(one.input) > 2:
@@ -560,7 +519,7 @@ def _equalize(graph: onnx.GraphProto) -> None:
 def _factors(values: Mapping[str, Array], one: onnx.NodeProto, other: onnx.NodeProto) -> Array:
     """Return the factor of each channel between two convolutions that gives its weights the same range in both."""
     made, read = values[one.input[1]].astype(np.float64), values[other.input[1]].astype(np.float64)
-    by_group = np.abs(read.reshape(_attributes(other).get("group", 1), -1, *read.shape[1:]))
+    by_group = np.abs(read.reshape(attributes(other).get("group", 1), -1, *read.shape[1:]))
     reads = by_group.max((1, *range(3, by_group.ndim))).reshape(-1)
     makes = np.abs(made).reshape(len(made), -1).max(1)
     if len(one.input) > 2:  # of a channel without weights, the bias alone makes the range

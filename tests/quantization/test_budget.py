@@ -1,5 +1,6 @@
 """Bits chosen for a budget, recipes, and the changes of a QDQ model to more bits."""
 
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping
@@ -103,8 +104,8 @@ class Fake:
             lost += self.together * (2 in self.bits.weights.values())
             return Score(0.9 - lost, 30 - 100 * lost)
 
-        def price(model: onnx.ModelProto, weight_bytes: int) -> Cost:
-            return Cost(weight_bytes, round(sum(self.sizes[bits] for bits in self.bits.weights.values())))
+        def price(model: onnx.ModelProto) -> Cost:
+            return Cost(round(sum(self.sizes[bits] for bits in self.bits.weights.values())))
 
         return Bench(judge, price, 0.9, is_labelled=True)
 
@@ -201,14 +202,14 @@ def test_a_recipe_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(b"model")
     names = ("a", 'b "quoted" \\ ü', "c\n\x7f")
     row = recipes.Row(bits="4 bits", weight_bytes=100, sqnr_db=12.5, accuracy=0.5, chosen=True)
-    scheme = {"method": "minmax", "activations": "int8", "symmetric": False, "exclude": ("n",), "integer_io": True}
-    made = recipes.Recipe.of(
-        (tmp_path / "a.onnx", samples(2)), scheme, Bits(dict.fromkeys(names, 4), ("t:0",)), b"model",
-        board="host", budget="", measure="by the labels", front=[row],
-    )  # fmt: skip
+    sha = hashlib.sha256(b"model").hexdigest()
+    result = recipes.Result(sha256=sha, board="host", budget="", measure="by the labels")
+    origin, bits = recipes.Made.of(tmp_path / "a.onnx", samples(2)), Bits(dict.fromkeys(names, 4), ("t:0",))
+    made = recipes.Recipe.of(origin, Scheme(exclude=("n",), integer_io=True), bits, result, [row])
+    assert made.scheme.exclude == ["n"] and made.scheme.integer_io
     (tmp_path / "a.toml").write_bytes(made.as_toml())
     assert recipes.read(tmp_path / "a.toml") == made == recipes.of_model(tmp_path / "a.onnx")
-    assert made.bits == Bits(dict.fromkeys(names, 4), ("t:0",))
+    assert made.bits == bits
     (tmp_path / "a.onnx").write_bytes(b"another")
     assert recipes.of_model(tmp_path / "a.onnx") is None
     (tmp_path / "b.toml").write_text("[made]\nmodel = 1\n")

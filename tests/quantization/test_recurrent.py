@@ -66,12 +66,8 @@ def outputs_of(proto: onnx.ModelProto, samples: list[Any]) -> list[Any]:
 def quantized(proto: onnx.ModelProto, samples: list[Any], kind: str, *, symmetric: bool = False) -> onnx.ModelProto:
     found, refused = recurrent.layers(proto)
     assert not refused
-    observed, outputs = recurrent.observed(proto, found)
-    seen: dict[str, Any] = {}
-    for made in outputs_of(observed, samples):
-        for name, (_, role, curve) in outputs.items():
-            seen.setdefault(role, (recurrent.Seen(), curve))[0].add(made[name], 1000)
-    recurrent.quantized(proto, found, {"rnn": recurrent.grids_of(seen, kind, symmetric=symmetric)}, per_channel=True)
+    grids = recurrent.grids_of(proto, found, samples, kind, Path(), symmetric=symmetric)
+    recurrent.quantized(proto, found, grids, per_channel=True)
     return proto
 
 
