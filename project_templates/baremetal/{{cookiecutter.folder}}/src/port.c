@@ -2,7 +2,7 @@
 {% if channel == "uart" %}
 /* The port over the chip's UART. */
 {% elif channel == "rtt" %}
-/* The port over RTT: the bytes travel through the debugger; random numbers come by semihosting. */
+/* The port over RTT: the bytes travel through the debugger. */
 {% else %}
 /* The port over semihosting: the bytes travel through the emulator's standard input and output. */
 {% endif %}
@@ -10,25 +10,19 @@
 
 #include "mt_board.h"
 #include "mt_ports.h"
-{% if channel != "uart" %}
+{% if channel == "semihosting" %}
 #include "platform.h"
 {% endif %}
 
 static int32_t timer_running;
 
-{% if channel != "uart" %}
-{% if channel == "rtt" %}
-enum { SYS_OPEN = 0x01, SYS_READ = 0x06 };
-enum { MODE_READ_BINARY = 1 };
-
-{% else %}
+{% if channel == "semihosting" %}
 enum { SYS_OPEN = 0x01, SYS_WRITE = 0x05, SYS_READ = 0x06 };
 enum { MODE_READ_BINARY = 1, MODE_WRITE_BINARY = 5 };
 
 static int32_t host_input;
 static int32_t host_output;
 
-{% endif %}
 static int32_t open_file(const char *name, uintptr_t length, uintptr_t mode)
 {
     const uintptr_t block[3] = {(uintptr_t)name, mode, length};
