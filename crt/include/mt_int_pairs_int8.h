@@ -4,7 +4,9 @@
  * of the second pixel's products, as if the lower half had been 0. These are summed separately; the total of the
  * whole words minus 65536 times that is the first pixel's sum. Exact, unless two adjacent weights are both -128.
  *
- * `admit` is for proofs (docs/proofs.md): the analysis can't see that the sums of the lower halves are small. */
+ * `admit` is for proofs (docs/proofs.md): a word is 65536 times its upper half plus its lower half, 0 to 65535, so that
+ * sums[0] is bias - 16384 * depth plus the lower halves, of which there are depth / 2. The analysis does not relate t0 to
+ * b0; more splitting does not help, as both depend on the data. */
 #ifndef MT_INT_PAIRS_INT8_H
 #define MT_INT_PAIRS_INT8_H
 

@@ -1,5 +1,6 @@
 """Frama-C's Eva proves that no data makes a portable schedule do what C leaves undefined (docs/proofs.md)."""
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from graphs import compiled, model
 from onnx import helper
 
+from mtool.boards import get
 from mtool.compiler.kernels.target import Target
 from tests.crt.proofs import TOOL
 
@@ -36,3 +38,22 @@ def test_no_data_harms_a_small_network(tmp_path: Path, monkeypatch: pytest.Monke
     assert proved.together([plan], tmp_path).alarms == ()
     monkeypatch.setattr(proved, "SMALL", (0, 0))  # sums of turns that are joined may overflow
     assert proved.together([plan], tmp_path).alarms
+
+
+@pytest.mark.slow
+def test_no_data_harms_a_softmax_of_integers(tmp_path: Path) -> None:
+    """More cases than Eva keeps apart in a function: each largest element at each place of a row."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
+        helper.make_node("Softmax", ["xf"], ["p"]),
+        helper.make_node("QuantizeLinear", ["p", "t", "least"], ["y"]),
+    ]
+    constants = {"s": np.float32(0.05), "z": np.int8(-3), "t": np.float32(2**-8), "least": np.int8(-128)}
+    plan = compiled(model(nodes, {"x": (np.int8, (1, 9))}, ["y"], constants), Target("rv32imc", frozenset()))
+    assert [result.alarms for *_, result in proved.proved(plan, tmp_path)] == [()]
+
+
+@pytest.mark.slow
+def test_no_data_harms_random_networks(tmp_path: Path) -> None:
+    for name, plan in itertools.islice(proved.networks(get("qemu_riscv32"), tmp_path), 4):
+        assert proved.together([plan], tmp_path).alarms == (), name
