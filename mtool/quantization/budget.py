@@ -8,7 +8,7 @@ change the outputs most, and then layers stay in float.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from mtool.base.tensors import Sample
 from mtool.boards import Board
 from mtool.quantization import rounding
 from mtool.quantization.rounding import FLOAT as FLOAT
-from mtool.quantization.rounding import Pairs
+from mtool.quantization.rounding import Layer, Pairs, Walk
 from mtool.stages.fitting import check
 from mtool.stages.formatting import kilobytes
 from mtool.stages.options import Options
@@ -66,9 +66,9 @@ class Budget:
     sqnr: float | None = None
 
     @property
-    def has_costs(self) -> bool:
-        """Whether it limits more than the accuracy."""
-        return (self.flash, self.ram, self.ms) != (None, None, None)
+    def costs(self) -> dict[str, float]:
+        """The limits of flash, RAM and time, by name."""
+        return {name: most for name in ("flash", "ram", "ms") if (most := getattr(self, name))}
 
     @classmethod
     def parse(cls, text: str) -> "Budget":
@@ -166,12 +166,11 @@ def price(path: Path, board: Board, options: Options) -> Cost:
     report = check(path, [board], options)
     (fit,) = report.fits
     ms = fit.time.milliseconds if fit.time else None
-    sizes: dict[str, dict[str, int]] = {}
-    times: dict[str, float] = {}
+    sizes, times = defaultdict[str, dict[str, int]](dict), defaultdict[str, float](float)
     for operator, share in zip(report.manifest.operators, fit.shares, strict=True):
         for name in operator.origins:
-            sizes.setdefault(name, {})[operator.whole or operator.name] = operator.constant_bytes
-            times[name] = times.get(name, 0.0) + share * (ms or 0.0)
+            sizes[name][operator.whole or operator.name] = operator.constant_bytes
+            times[name] += share * (ms or 0.0)
     of_layers = {name: (float(sum(each.values())), times[name]) for name, each in sizes.items()}
     flash, ram = (None if need is None else need.bytes for need in (fit.flash, fit.ram))
     return Cost(flash, ram, ms, of_layers)
@@ -222,14 +221,18 @@ class Start:
             listener(number + 1, len(changed))
         return found
 
-    def inputs(
-        self, model: onnx.ModelProto, layers: Sequence[rounding.Layer]
-    ) -> Iterator[tuple[rounding.Layer, Pairs]]:
+    def inputs(self, model: onnx.ModelProto, layers: Sequence[Layer]) -> Iterator[tuple[Layer, Pairs]]:
         """Yield each layer, and the samples of its input in both models; the layer may change before the next."""
-        return rounding.inputs(model, self.floats, layers, self.samples, self.folder)
+        before = Walk(self.floats, [layer.before.input[0] for layer in layers], self.samples, self.folder)
+        after = Walk(model, [layer.node.input[0] for layer in layers], self.samples, self.folder)
+        for layer in layers:
+            original, read = layer.before.input[0], layer.node.input[0]
+            yield layer, list(zip(before.at(original), after.at(read), strict=True))
+            before.forget(original)
+            after.forget(read)
 
     @property
-    def layers(self) -> list[rounding.Layer]:
+    def layers(self) -> list[Layer]:
         """The layers whose bits can be chosen."""
         return rounding.layers_of(self.integers, self.floats)
 
@@ -290,10 +293,7 @@ class Search:
             self.least_db = None if self.least is not None else min(_LEAST_DB, first.score.sqnr_db - _LOST_DB)
 
     def _check_known(self, first: Point) -> None:
-        unknown = [
-            name for name in ("flash", "ram", "ms") if getattr(self.budget, name) and getattr(first.cost, name) is None
-        ]
-        if unknown:
+        if unknown := [name for name in self.budget.costs if getattr(first.cost, name) is None]:
             raise UsageError(
                 f"--budget {self.budget}: there is no estimate of {unknown[0]} for this model and board",
                 hint="name a board: --board BOARD; mtool check shows what is known of it",
@@ -324,8 +324,8 @@ class Search:
 
     def excess(self, point: Point) -> dict[str, float]:
         """Return by how much a model is beyond each limit of its cost, as a part of it."""
-        pairs = {name: (getattr(point.cost, name), getattr(self.budget, name)) for name in ("flash", "ram", "ms")}
-        return {name: has / most - 1 for name, (has, most) in pairs.items() if most and (has or 0) > most}
+        limits = self.budget.costs.items()
+        return {name: has / most - 1 for name, most in limits if (has := getattr(point.cost, name) or 0) > most}
 
     def lacks(self, point: Point) -> float:
         """Return how much accuracy a model lacks: percentage points, or decibels; 0: nothing."""
@@ -347,7 +347,7 @@ class Search:
         def is_before(number: int) -> bool:
             """Whether a step is before the one to choose: it costs too much, or is accurate enough."""
             point = self.tried(way[number])
-            return bool(self.excess(point)) if self.budget.has_costs else not self.lacks(point)
+            return bool(self.excess(point)) if self.budget.costs else not self.lacks(point)
 
         before = {number: is_before(number) for number in grid}
         after = next((number for number in grid if not before[number]), grid[-1])
@@ -370,7 +370,7 @@ class Search:
 
         def rank(point: Point) -> tuple[float, ...]:
             score = point.score
-            best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.has_costs else (point.weight_bytes,)
+            best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.costs else (point.weight_bytes,)
             return sum(self.excess(point).values()), self.lacks(point), *best
 
         return min(self.points.values(), key=rank)
@@ -419,8 +419,8 @@ class Search:
             cost, own = self.bench.price(model), self.weight_bytes(state)
             for name in names:
                 flash, ms = cost.of_layers.get(name, (own[name], 0.0))
-                parts = [flash / self.budget.flash] if self.budget.flash else []
-                parts += [ms / self.budget.ms] if self.budget.ms else []
+                limits = self.budget.costs
+                parts = [part / limits[limit] for limit, part in (("flash", flash), ("ms", ms)) if limit in limits]
                 price[name][bits] = sum(parts) if parts else flash
         return noise, price
 

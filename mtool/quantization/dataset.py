@@ -82,11 +82,8 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         if None not in folders:
             found = np.repeat(np.array(list(folders), np.int64), [len(part) for part in parts])
             titles = [f"{number} {folder.name}" for number, folder in folders.items()]
-            log.info(
-                "the folders in %s are classes: %s",
-                path,
-                ", ".join([*titles[:3], "…", titles[-1]] if titles[4:] else titles),
-            )
+            shown = ", ".join([*titles[:3], "…", titles[-1]] if titles[4:] else titles)
+            log.info("the folders in %s are classes: %s", path, shown)
     else:
         read_samples = sampling.inputs_of(path, tensors, quantizes=True)
         there = arrays.stored(path)
@@ -150,16 +147,15 @@ def _check_finite(given: Sequence[Sample], title: str) -> None:
                 )
 
 
-def check(path: Path) -> None:
-    """Check that a path has samples, whatever the model.
+def check(path: Path, labels: Path | None = None) -> None:
+    """Check that a path has samples, and a file labels, whatever the model.
 
     Raises:
         UsageError: it is missing, or is neither a folder with samples nor a file of arrays.
     """
-    if not path.is_dir():
-        arrays.stored(path)
-    else:
-        _folders(path)
+    _folders(path) if path.is_dir() else arrays.stored(path)
+    if labels is not None:
+        labels_of(labels)
 
 
 def _is_sample(file: Path) -> bool:

@@ -64,9 +64,7 @@ class Labelled:
             UsageError: one is missing or malformed, or a value has the wrong type.
         """
         checked.fields(self, {})
-        dataset.check(self.data)
-        if self.labels is not None:
-            dataset.labels_of(self.labels)
+        dataset.check(self.data, self.labels)
 
     def read(self, described: Manifest) -> Data:
         """Return the samples for a model; they have labels.

@@ -320,19 +320,13 @@ def rows(found: Sequence[Figures]) -> list[list[str]]:
     """Return a row of text for each metric but "confusion": its title, and its value for each of several models."""
 
     def written(one: Figures, name: str) -> str:
-        value = one.by_name[name]
+        value = one.by_name.get(name)
         if value is None:
-            return "not defined"
+            return "not defined" if name in one.by_name else ""
         if name not in ("top1", "topk", "accuracy"):
             return f"{value:.4g}"
         limits = one.interval if name != "topk" else None
         return f"{value:.1%}" + (f" ({limits[0]:.1%} to {limits[1]:.1%})" if limits else "")
 
     names = [name for name in METRICS if name != "confusion" and any(name in one.by_name for one in found)]
-    return [
-        [
-            METRICS[name].title.format(k=found[0].top_k),
-            *(written(one, name) if name in one.by_name else "" for one in found),
-        ]
-        for name in names
-    ]
+    return [[METRICS[name].title.format(k=found[0].top_k), *(written(one, name) for one in found)] for name in names]

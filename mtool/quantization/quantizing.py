@@ -407,11 +407,8 @@ def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) 
         figures = (getattr(one, name) for one in both)
         return [label, *("not built" if figure is None else write(figure) for figure in figures)]
 
-    rows = [
-        row("file", "file_bytes"),
-        row("MACs", "macs", formatting.amount),
-        row("weights in the file", "weight_bytes"),
-    ]
+    rows = [row("file", "file_bytes"), row("MACs", "macs", formatting.amount)]
+    rows.append(row("weights in the file", "weight_bytes"))
     if is_board:
         rows += [row("flash: constants", "constant_bytes"), row("flash: code", "code_bytes")]
     rows.append(row("RAM: arena", "arena_bytes"))
@@ -547,6 +544,8 @@ def quantize(
             dataset.check(Path(each))
     if labels is not None:
         dataset.labels_of(Path(labels))
+
+    # The model and the data.
     model = _translated(source, chosen) if is_tflite(source) else read_bound(source, chosen)
     weight_bytes = _weights_of_tflite(source, chosen) if is_tflite(source) else _bytes_of_weights(model)
     model = _float_model(model, source)
@@ -560,53 +559,54 @@ def quantize(
         comparing = replace(comparing, labels=check(comparing.labels, len(comparing.samples), Scoring(), judged)[1])
     doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
     inside = replace(chosen, dims={}, constants={})  # the quantized model has their values
-    with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
-        folder = Path(name)
-        prepared, made = folder / "prepared.onnx", folder / target.name
-        began = time.monotonic()
-        with _without_golden():
-            bound = folder / "bound.onnx"
-            onnx.save(model, str(bound))
-            _call("prepare", source, model=str(bound), prepared=str(prepared))
-            how = replace(how, exclude=_whole_names(prepared, how.exclude))
-            if how.weights != "int8":
-                floats = onnx.load(str(prepared))
-                rounding.prepare(floats)
-                onnx.save(floats, str(prepared))
-            _quantize(prepared, made, calibrating.samples, how, source)
-            before = reference.outputs(prepared, comparing.samples)
-            is_classifier = has_classes(comparing.samples[0], before[0], comparing.labels)
-            bench = _bench(before, comparing, made, lambda: price(made, target_board, inside), how, is_classifier)
-            bits, front = Bits({}), list[Row]()
-            if how.weights != "int8":
-                start = Start(floats, onnx.load(str(made)), calibrating.samples, folder)
-                if writes_recipe:
-                    found, tried = Search(start, bench, limits, listener).choice()
-                    bits, front, integers = found.bits, recipes.rows(tried, found), found.model
-                else:
-                    bits = given.bits if given else Bits(rounding.uniform(start.layers, int(how.weights[3:])))
-                    integers = start.made(bits, listener)
-                onnx.save(integers, str(made))
-            log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
-            doubts += of_statistics(model, calibrating.samples, source)
-            layers = of_layers(prepared, made, comparing.samples, source, bits.weights)
-            after = reference.outputs(made, comparing.samples)
-            accuracy = of_labels(before, after, comparing.labels)
-            outputs_lost, same = of_outputs(before, after), of_classes(before, after) if is_classifier else None
-            doubts += doubts_of_classes(before, comparing.labels) if is_classifier else ()
-            of_data = doubts_of_layers(layers)
-            doubts += of_data
-            if not of_data and (limits is None or not limits.has_costs):
-                doubts += doubts_of_loss(bits.weights, outputs_lost, same, accuracy)
+
+    with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name, _without_golden():
+        # All weights of 8 bits.
+        folder, began = Path(name), time.monotonic()
+        bound, prepared, made = (folder / each for each in ("bound.onnx", "prepared.onnx", target.name))
+        onnx.save(model, str(bound))
+        _call("prepare", source, model=str(bound), prepared=str(prepared))
+        how = replace(how, exclude=_whole_names(prepared, how.exclude))
+        if how.weights != "int8":
+            floats = onnx.load(str(prepared))
+            rounding.prepare(floats)
+            onnx.save(floats, str(prepared))
+        _quantize(prepared, made, calibrating.samples, how, source)
+
+        # Fewer bits: those of the recipe, of the scheme, or the best that a search finds.
+        before = reference.outputs(prepared, comparing.samples)
+        is_classifier = has_classes(comparing.samples[0], before[0], comparing.labels)
+        bench = _bench(before, comparing, made, lambda: price(made, target_board, inside), how, is_classifier)
+        bits, front = Bits({}), list[Row]()
+        if how.weights != "int8":
+            start = Start(floats, onnx.load(str(made)), calibrating.samples, folder)
+            if writes_recipe:
+                found, tried = Search(start, bench, limits, listener).choice()
+                bits, front, integers = found.bits, recipes.rows(tried, found), found.model
+            else:
+                bits = given.bits if given else Bits(rounding.uniform(start.layers, int(how.weights[3:])))
+                integers = start.made(bits, listener)
+            onnx.save(integers, str(made))
+        log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
+
+        # The losses.
+        doubts += of_statistics(model, calibrating.samples, source)
+        layers = of_layers(prepared, made, comparing.samples, source, bits.weights)
+        after = reference.outputs(made, comparing.samples)
+        accuracy = of_labels(before, after, comparing.labels)
+        outputs_lost, same = of_outputs(before, after), of_classes(before, after) if is_classifier else None
+        doubts += doubts_of_classes(before, comparing.labels) if is_classifier else ()
+        of_loss = () if limits and limits.costs else doubts_of_loss(bits.weights, outputs_lost, same, accuracy)
+        doubts += doubts_of_layers(layers) or of_loss
         if how.integer_io:
             make_integer_io(made)
         if evaluate is None or _is_same_file(data, evaluate):
-            doubts.append(
-                "calibration and evaluation use the same data; other data may differ by more"
-                + ": add --evaluate" * (evaluate is None)
-            )
+            instead = ": add --evaluate" if evaluate is None else ""
+            doubts.append(f"calibration and evaluation use the same data; other data may differ by more{instead}")
         for doubt in doubts:
             log.warning("%s", doubt)
+
+        # The savings, and the files.
         footprint_before = footprint_of(compiled, weight_bytes)
         after_bytes = _bytes_of_weights(onnx.load(str(made)))
         footprint_after = footprint_of(compile(made, board=target_board, options=inside), after_bytes)
@@ -817,7 +817,8 @@ def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
     for name, reason in refused.items():
         if name not in how.exclude:
             log.warning("%s stays in float: %s", name, reason)
-    grids = recurrent.grids_of(model, found, samples, how.activations, prepared.parent, symmetric=how.symmetric)
+    observed = prepared.with_name("observed.onnx")
+    grids = recurrent.grids_of(model, found, samples, how.activations, observed, symmetric=how.symmetric)
     same = {tensor: grids[layer]["h"] for tensor, layer in recurrent.same_grid(model, found).items()}
     for layer in found:
         grids[layer.node.name]["x"] = same.get(layer.node.input[0], grids[layer.node.name]["x"])

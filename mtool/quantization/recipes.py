@@ -135,12 +135,11 @@ def read(path: Path) -> Recipe:
 
 def of_model(path: Path) -> Recipe | None:
     """Return the recipe beside a model's file, if it is this model's."""
-    file = path.with_suffix(".toml")
     try:
-        found = read(file) if file.is_file() else None
+        found = read(path.with_suffix(".toml"))
     except UsageError:
         return None
-    return found if found is not None and found.result.sha256 == _sha256(path.read_bytes()) else None
+    return found if found.result.sha256 == _sha256(path.read_bytes()) else None
 
 
 def check_target(path: Path, files_read: Sequence[Path]) -> None:

@@ -11,6 +11,7 @@ onnxruntime's quantizer leaves these operators in float. The scheme, for activat
 With activations of 16 bits only the operands of the products are integers; all else stays float.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.tensors import Array, Sample
-from mtool.quantization.rounding import attributes, drop_unread
+from mtool.compiler.frontend.inference import attributes
+from mtool.quantization.rounding import drop_unread
 from mtool.verification import reference
 
 OPSET = 21  # QuantizeLinear to int16
@@ -109,29 +111,27 @@ class _Seen:
         return min(grids, key=lambda grid: float(np.square(after(grid.rounded(values)) - wanted).mean()))
 
 
-def _reason_for_float(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str:
+def _reason_for_float(node: onnx.NodeProto, shape: Sequence[int], constants: Mapping[str, onnx.TensorProto]) -> str:
     """Return why a recurrent operator can't be quantized; "": it can."""
-    attrs = attributes(node)
-    inputs = dict(zip(_INPUTS, node.input, strict=False))
-    ways = 2 if attrs.get("direction") == b"bidirectional" else 1
-    default = _ACTIVATIONS[node.op_type]
-    names = [name.decode() for name in attrs.get("activations", ())]
+    attrs, inputs = attributes(node), dict(zip(_INPUTS, node.input, strict=False))
+    held = [constants.get(name) for name in filter(None, (inputs.get(one) for one in ("w", "r", "bias")))]
+    kinds = {constants[name].data_type for name in node.input if name in constants}
+    names, default = attrs.get("activations", ()), _ACTIVATIONS[node.op_type]
+    ways = 2 if attrs.get("direction") == "bidirectional" else 1
     unknown = sorted({*names} - _PLAIN)
-    for name, what in (("lengths", "sequence lengths"), ("peephole", "peepholes")):
-        if inputs.get(name):
-            return f"it has {what}"
-    if any(inputs.get(name) and inputs[name] not in constants for name in ("w", "r", "bias")):
-        return "its weights are not constant"
-    if any(constants[name].data_type != TensorProto.FLOAT for name in node.input if name in constants):
-        return "its weights are not float32"
-    for name, what in (("clip", "clipped sums"), ("input_forget", "coupled gates"), ("layout", "the batch first")):
-        if attrs.get(name):
-            return f"it has {what}"
-    if unknown:
-        return f"it has the activation {unknown[0]}"
-    if names[: len(default)] * ways != names:
-        return "its directions have different activations"
-    return ""
+    reasons = {
+        "it has sequence lengths": inputs.get("lengths"),
+        "it has peepholes": inputs.get("peephole"),
+        "its weights are not constant": None in held,
+        "its weights are not float32": kinds - {TensorProto.FLOAT},
+        "it has clipped sums": attrs.get("clip"),
+        "it has coupled gates": attrs.get("input_forget"),
+        "it has the batch first": attrs.get("layout"),
+        f"it has the activation {', '.join(unknown[:1])}": unknown,
+        "its directions have different activations": names[: len(default)] * ways != names,
+        "its input's shape is unknown": not shape or 0 in shape,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 # A step.
@@ -194,10 +194,8 @@ class Body:
         row's, so that weights of a much smaller product lose bits. Sums that stay in float are of two products.
         """
         if self.grids and "gates" not in self.grids:
-            first, *others = (self.product(value, {role: rows}) for role, (value, rows) in operands.items())
-            for other in others:
-                first = self("Add", first, other)
-            return str(self("Add", first, self.constant(bias)))
+            products = [self.product(value, {role: rows}) for role, (value, rows) in operands.items()]
+            return str(functools.reduce(functools.partial(self, "Add"), [*products, self.constant(bias)]))
         values = tuple(value for value, _ in operands.values())
         if len(values) > 1 and values not in self.joined:
             self.joined[values] = self("Concat", *values, axis=1)
@@ -263,7 +261,7 @@ def _lstm(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str
             ("gates", at.activations[0], slice(three)), ("candidate", at.activations[1], slice(three, None))
         )
     )  # fmt: skip
-    let_in, opened, forget = _split(body, gates, 3)
+    let_in, opened, forget = body("Split", gates, outputs=3, axis=1, num_outputs=3)
     kept = body("Mul", forget, body.used("cell", cell))
     after = body.kept("cell", body("Add", kept, body("Mul", let_in, candidate)))
     seen = body.activated("squashed", at.activations[2], body.used("cell", after))
@@ -275,7 +273,8 @@ def _gru(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]
     first, last = slice(2 * at.hidden), slice(2 * at.hidden, None)
     bias = at.of_input + at.of_state
     sums = body.sums(bias[first], x=(row, at.w[first]), h=(hidden, at.r[first]))
-    update, reset = _split(body, body.activated("gates", at.activations[0], sums), 2)
+    gates = body.activated("gates", at.activations[0], sums)
+    update, reset = body("Split", gates, outputs=2, axis=1, num_outputs=2)
     if at.linear_before_reset:
         own = body("Mul", reset, body.sums(at.of_state[last], h=(hidden, at.r[last])))
         sums = body("Add", body.sums(at.of_input[last], x=(row, at.w[last])), own)
@@ -292,11 +291,6 @@ def _gru(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]
 def _rnn(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]:
     sums = body.sums(at.of_input + at.of_state, x=(row, at.w), h=(states[0], at.r))
     return [body.kept("h", body(at.activations[0], body.point("gates", sums, at.activations[0])))]
-
-
-def _split(body: Body, value: str, count: int) -> list[str]:
-    made: list[str] = body("Split", value, outputs=count, axis=1, num_outputs=count)
-    return made
 
 
 _STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
@@ -325,15 +319,15 @@ class Layer:
     @property
     def ways(self) -> list[bool]:
         """For each direction, whether it begins at the end."""
-        ways = {b"forward": [False], b"reverse": [True], b"bidirectional": [False, True]}
-        return ways[attributes(self.node).get("direction", b"forward")]
+        ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+        return ways[attributes(self.node).get("direction", "forward")]
 
     def weights(self, way: int) -> _Weights:
         """Return the weights of a direction."""
         w, r = self.operands["w"][way], self.operands["r"][way]
         bias = self.operands["bias"][way] if "bias" in self.operands else np.zeros(2 * len(w), np.float32)
         attrs, default = attributes(self.node), _ACTIVATIONS[self.node.op_type]
-        names = [name.decode() for name in attrs.get("activations", ())[: len(default)]] or default
+        names = attrs.get("activations", ())[: len(default)] or default
         return _Weights(w, r, bias[: len(w)], bias[len(w) :], names, bool(attrs.get("linear_before_reset")))
 
     def given(self, name: str) -> str:
@@ -356,8 +350,7 @@ def layers(model: onnx.ModelProto) -> tuple[list[Layer], dict[str, str]]:
         if node.op_type not in GATES or node.domain:
             continue
         shape = [dim.dim_value for dim in shapes.get(node.input[0], ())]
-        reason = _reason_for_float(node, constants) or ("" if all(shape) and shape else "its input's shape is unknown")
-        if reason:
+        if reason := _reason_for_float(node, shape, constants):
             refused[node.name] = reason
             continue
         inputs = dict(zip(_INPUTS, node.input, strict=False))
@@ -450,13 +443,7 @@ def _replace(model: onnx.ModelProto, node: onnx.NodeProto, outside: Body) -> Non
 
 
 def grids_of(
-    model: onnx.ModelProto,
-    found: Sequence[Layer],
-    samples: Sequence[Sample],
-    kind: str,
-    folder: Path,
-    *,
-    symmetric: bool,
+    model: onnx.ModelProto, found: Sequence[Layer], samples: Sequence[Sample], kind: str, path: Path, *, symmetric: bool
 ) -> dict[str, dict[str, Grid]]:
     """Return the grid of each role in each recurrent layer, by the values in all steps of a float model.
 
@@ -465,7 +452,7 @@ def grids_of(
         found: its recurrent layers.
         samples: calibration data.
         kind: the type of activations.
-        folder: where a model may be written.
+        path: where a model may be written.
         symmetric: whether the zero points are the middle of their type's range.
     """
     if not found:
@@ -481,7 +468,6 @@ def grids_of(
                 outputs[f"{body.stem}/{role}"] = own.setdefault(role, _Seen(curve))
     del made.graph.output[:]
     made.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
-    path = folder / "observed.onnx"
     onnx.save(made, str(path))
     for first in range(0, len(samples), _AT_ONCE):
         for values in reference.outputs(path, samples[first : first + _AT_ONCE]):

@@ -12,7 +12,7 @@ make up for each one's error (GPTQ, Frantar et al. 2022; Optimal Brain Surgeon b
 for what all others have become, by turns with the scale, as long as it pays. The scale is the best of many.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.tensors import Array, Sample
+from mtool.compiler.frontend.inference import attributes
 from mtool.compiler.frontend.tensors import read_names
 from mtool.compiler.operators.window import CONV
 from mtool.verification import reference
@@ -91,20 +92,43 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
 
 def _with_feedback(target: Array, upper: Array, scale: Array, low: int, high: int) -> Array:
     """Round column by column; those to the right make up for the error."""
-    left, codes, off = np.array(target), np.empty_like(target), np.empty_like(target)
-    for columns in _blocks(target.shape[-1]):
-        for column in range(target.shape[-1])[columns]:
-            later = slice(column + 1, columns.stop)
-            codes[..., column] = np.clip(np.rint(left[..., column] / scale), low, high)
-            off[..., column] = (left[..., column] - codes[..., column] * scale) / upper[:, None, column, column]
-            left[..., later] -= off[..., column, None] * upper[:, None, column, later]
-        left[..., columns.stop :] -= off[..., columns] @ upper[:, columns, columns.stop :]
+    left, codes = np.array(target), np.empty_like(target)
+
+    def error(column: int) -> Array:
+        codes[..., column] = np.clip(np.rint(left[..., column] / scale), low, high)
+        return np.asarray((left[..., column] - codes[..., column] * scale) / upper[:, None, column, column])
+
+    _sweep(left, upper, error)
     return codes
 
 
-def _blocks(columns: int) -> list[slice]:
-    """Return parts of the columns: one matrix product applies the changes of a part to all columns behind it."""
-    return [slice(start, min(start + _BLOCK, columns)) for start in range(0, columns, _BLOCK)]
+def _descended(target: Array, hessian: Array, start: Array, scale: Array, low: int, high: int) -> tuple[Array, Array]:
+    """Choose each column's integers once more for what the others are; return them, and each row's error."""
+    codes = start.copy()
+    gradient = (target - codes * scale[..., None]) @ hessian
+
+    def change(column: int) -> Array:
+        step = gradient[..., column] / (scale * hessian[:, None, column, column])
+        codes[..., column] = np.clip(np.rint(start[..., column] + step), low, high)
+        return np.asarray((codes[..., column] - start[..., column]) * scale)
+
+    _sweep(gradient, hessian, change)
+    off = target - codes * scale[..., None]
+    return codes, ((off @ hessian) * off).sum(-1)
+
+
+def _sweep(left: Array, matrix: Array, change: Callable[[int], Array]) -> None:
+    """Call a function for each column, and subtract its result, times the matrix's row, from the columns to the right.
+
+    One matrix product applies the changes of a block of columns to all columns behind it.
+    """
+    changes, columns = np.empty_like(left), left.shape[-1]
+    for start in range(0, columns, _BLOCK):
+        stop = min(start + _BLOCK, columns)
+        for column in range(start, stop):
+            changes[..., column] = change(column)
+            left[..., column + 1 : stop] -= changes[..., column, None] * matrix[:, None, column, column + 1 : stop]
+        left[..., stop:] -= changes[..., start:stop] @ matrix[:, start:stop, stop:]
 
 
 def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
@@ -113,23 +137,6 @@ def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Arra
     power, product = (weighted * codes).sum(-1), (weighted * target).sum(-1)
     found: Array = np.divide(product, power, out=scale.copy(), where=(power > 0) & (product > 0))
     return found
-
-
-def _descended(target: Array, hessian: Array, codes: Array, scale: Array, low: int, high: int) -> tuple[Array, Array]:
-    """Choose each column's integers once more for what the others are; return them, and each row's error."""
-    codes, change = codes.copy(), np.empty_like(target)
-    gradient = (target - codes * scale[..., None]) @ hessian
-    for columns in _blocks(target.shape[-1]):
-        for column in range(target.shape[-1])[columns]:
-            later = slice(column + 1, columns.stop)
-            step = gradient[..., column] / (scale * hessian[:, None, column, column])
-            chosen = np.clip(np.rint(codes[..., column] + step), low, high)
-            change[..., column] = (chosen - codes[..., column]) * scale
-            codes[..., column] = chosen
-            gradient[..., later] -= change[..., column, None] * hessian[:, None, column, later]
-        gradient[..., columns.stop :] -= change[..., columns] @ hessian[:, columns, columns.stop :]
-    off = target - codes * scale[..., None]
-    return codes, ((off @ hessian) * off).sum(-1)
 
 
 # Layers.
@@ -166,22 +173,17 @@ class Layer:
         return windows.transpose(order).reshape(groups, -1, columns)
 
 
-def attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """Return a node's attributes by name; texts are bytes."""
-    return {attr.name: helper.get_attribute_value(attr) for attr in node.attribute}
-
-
 def _windows(x: Array, kernel: Sequence[int], attrs: Mapping[str, Any]) -> Array:
     """Return a convolution's windows: [batch, channels, *output, *kernel]."""
-    rank, kind = len(kernel), attrs.get("auto_pad", b"NOTSET")
+    rank, kind = len(kernel), attrs.get("auto_pad", "NOTSET")
     strides, dilations = (attrs.get(name, [1] * rank) for name in ("strides", "dilations"))
     extents = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
     pads = np.reshape(attrs.get("pads", [0] * 2 * rank), (2, rank)).T
-    if kind.startswith(b"SAME"):
+    if kind.startswith("SAME"):
         sizes = zip(x.shape[2:], strides, extents, strict=True)
         total = np.array([max((-(-size // stride) - 1) * stride + extent - size, 0) for size, stride, extent in sizes])
         less, more = total // 2, total - total // 2
-        pads = np.stack((less, more) if kind == b"SAME_UPPER" else (more, less), axis=1)
+        pads = np.stack((less, more) if kind == "SAME_UPPER" else (more, less), axis=1)
     found = sliding_window_view(np.pad(x, [(0, 0), (0, 0), *pads]), extents, axis=tuple(range(2, 2 + rank)))
     steps: tuple[Any, ...] = (..., *(slice(None, None, step) for step in (*strides, *dilations)))
     return np.asarray(found[steps])
@@ -381,18 +383,6 @@ def uniform(layers: Sequence[Layer], bits: int) -> dict[str, int]:
     }
 
 
-def inputs(
-    model: onnx.ModelProto, before: onnx.ModelProto, layers: Sequence[Layer], samples: Sequence[Sample], folder: Path
-) -> Iterator[tuple[Layer, Pairs]]:
-    """Yield each layer, and the samples of its input in both models; the layer may change before the next."""
-    reads, originals = [layer.node.input[0] for layer in layers], [layer.before.input[0] for layer in layers]
-    walks = Walk(before, originals, samples, folder), Walk(model, reads, samples, folder)
-    for layer, *names in zip(layers, originals, reads, strict=True):
-        yield layer, list(zip(*(walk.at(name) for walk, name in zip(walks, names, strict=True)), strict=True))
-        for walk, name in zip(walks, names, strict=True):
-            walk.forget(name)
-
-
 # The inputs of layers.
 
 
@@ -438,10 +428,9 @@ class Walk:
         ins = [info(name, helper.np_dtype_to_tensor_dtype(one[name].dtype), one[name].shape) for name in first]
         read = _reads(nodes)
         held = [constant for constant in self.model.graph.initializer if constant.name in read]
-        made = onnx.ModelProto()
-        made.CopyFrom(self.model)
-        made.graph.CopyFrom(helper.make_graph(nodes, "part", ins, [info(tensor, TensorProto.FLOAT, None)], held))
-        onnx.save(made, str(self.path))
+        graph = helper.make_graph(nodes, "part", ins, [info(tensor, TensorProto.FLOAT, None)], held)
+        versions = {"opset_imports": self.model.opset_import, "ir_version": self.model.ir_version}
+        onnx.save(helper.make_model(graph, **versions), str(self.path))
         for start in range(0, len(self.values), _AT_ONCE):
             some = self.values[start : start + _AT_ONCE]
             results = reference.outputs(self.path, [{name: each[name] for name in first} for each in some])
@@ -462,11 +451,7 @@ def prepare(model: onnx.ModelProto) -> None:
     readers = [name for node in model.graph.node for name in node.input]
     for node in model.graph.node:
         has_bias = len(node.input) > 2 and bool(node.input[2])
-        if (
-            node.op_type not in (CONV, "Gemm")
-            or node.input[1] not in there
-            or (has_bias and node.input[2] not in there)
-        ):
+        if node.op_type not in (CONV, "Gemm") or not there.keys() >= {*node.input[1 : 2 + has_bias]}:
             continue
         if not has_bias or readers.count(node.input[2]) > 1:
             weights = there[node.input[1]]

@@ -66,7 +66,7 @@ def outputs_of(proto: onnx.ModelProto, samples: list[Any]) -> list[Any]:
 def quantized(proto: onnx.ModelProto, samples: list[Any], kind: str, *, symmetric: bool = False) -> onnx.ModelProto:
     found, refused = recurrent.layers(proto)
     assert not refused
-    grids = recurrent.grids_of(proto, found, samples, kind, Path(), symmetric=symmetric)
+    grids = recurrent.grids_of(proto, found, samples, kind, Path("observed.onnx"), symmetric=symmetric)
     recurrent.quantized(proto, found, grids, per_channel=True)
     return proto
 
