@@ -213,6 +213,8 @@ def packed_rows(rows: Array, weights: Weights, coding: Compress = "fields", elem
         function = "mt_unpack_coded" if isinstance(kind, Coded) else function
         words, wrong = kind.packed(rows, first, count)
         parts.append(words)
+        if kind.is_high:
+            wrong |= apart[:, first - 1 : first]  # to which it is added before words that are stored apart are there
         apart[:, first : first + count] = wrong
         instructions += kind.instructions(rows[:, first : first + count])
     places = np.flatnonzero(apart).astype(np.uint32)

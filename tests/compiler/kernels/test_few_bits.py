@@ -114,6 +114,19 @@ def test_words_of_any_kind_are_unpacked(tmp_path: Path) -> None:
     assert_unpacked(streams, [packed_rows(words, Weights(-8, 7)) for words in streams], tmp_path)
 
 
+def test_a_column_that_is_added_to_words_stored_apart(tmp_path: Path) -> None:
+    """Biases in the low bits of those beside them, one of which does not fit."""
+    rng, streams = np.random.default_rng(2), []
+    for rows in (8, 20):
+        words = rng.integers(-3000, 3000, (rows, 4))
+        words[rows // 2, 0] = words[1, 1] = 1_655_000
+        for column in (1, 2, 3):
+            fits = words[:, column] < 3000
+            words[fits, column] = words[fits, column] * 256 + words[fits, column - 1]
+        streams.append(words.astype(np.int32).view(np.uint32))
+    assert_unpacked(streams, [packed_rows(words, Weights(0, 0)) for words in streams], tmp_path)
+
+
 def laid_out(weights: NDArray[np.int8], layout: str) -> Words:
     """Return rows of two biases and weights: of one channel, in pairs of channels, or of four by words."""
     count = len(weights)
