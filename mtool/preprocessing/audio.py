@@ -19,27 +19,30 @@ class Rows:
 
     rows: the number of new rows of a call; the model's other rows, and the samples that windows have in common, are
         kept from earlier calls. 0: a call has the samples of all rows, and nothing is kept.
+    width: the number of features of a row, which the parameter `sets_width` sets.
     """
 
     window: int
     hop: int
     rows: int
+    width: int
+    sets_width: str = "channels"
 
-    def samples(self, target: Target, width: int) -> tuple[int, int]:
+    def samples(self, target: Target) -> tuple[int, int]:
         """Return the number of rows of a target, and of samples of a call.
 
         Raises:
             UsageError: the target is not a number of rows.
         """
-        count, rest = divmod(target.count, width)
+        count, rest = divmod(target.count, self.width)
         if rest or not count:
             raise UsageError(
-                f"the model's input {target} does not consist of rows of {width}",
+                f"the model's input {target} does not consist of rows of {self.width}",
                 details=[f"it has {target.count} elements"],
-                hint="set the number of features of a row: KIND:channels=N",
+                hint=f"set the number of features of a row: KIND:{self.sets_width}=N",
             )
         if self.rows > count:
-            raise UsageError(f"rows={self.rows}: the model's input {target} has {count} rows of {width}")
+            raise UsageError(f"rows={self.rows}: the model's input {target} has {count} rows of {self.width}")
         return count, self.rows * self.hop if self.rows else (count - 1) * self.hop + self.window
 
     def windows(self, front: Front, value: str) -> str:
@@ -48,20 +51,34 @@ class Rows:
         return front.behind("samples", value, kept, self.rows * self.hop, (), np.int16(0))
 
     def joined(
-        self, front: Front, value: str, count: int, target: Target, is_stored: bool = False, first: float = 0.0
+        self,
+        front: Front,
+        value: str,
+        target: Target,
+        *,
+        first: Any = 0.0,
+        is_stored: bool = False,
+        by_time: bool = True,
     ) -> str:
-        """Return all rows: those of earlier calls, and the new ones.
+        """Return the target's value: the rows of earlier calls, and the new ones.
 
-        `is_stored`: they have the target's type; else they are floats. `first`: the features before the first call.
+        `first`: the features before the first call. `is_stored`: the rows have the target's type; else they are floats.
+        `by_time`: rows are the outer dimension if the target's shape does not say it.
         """
-        zero = target.dtype.type(target.zero_point)
         if not is_stored:
-            value, zero = front.stored(value, target)
-        if first:
-            zero = target.dtype.type(round(first / target.scale) + target.zero_point if target.scale else first)
-        return front.behind(
-            "rows", value, count - self.rows if self.rows else 0, self.rows, (target.count // count,), zero
-        )
+            value, _ = front.stored(value, target)
+        if target.scale:
+            limits = np.iinfo(target.dtype)
+            first = np.clip(np.rint(first / target.scale) + target.zero_point, limits.min, limits.max)
+        count = target.count // self.width
+        start = np.asarray(first).astype(target.dtype)
+        value = front.behind("rows", value, count - self.rows if self.rows else 0, self.rows, (self.width,), start)
+        sizes = [size for size in target.shape if size > 1]
+        if count != self.width and sizes in ([count, self.width], [self.width, count]):
+            by_time = sizes[0] == count
+        if not by_time:
+            value = front.write("Transpose", value, perm=[1, 0])
+        return front.write("Reshape", value, list(target.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +104,17 @@ class MicroSpeech:
 
     def _parts(self) -> tuple[Microfrontend, Rows]:
         core = Microfrontend(self.rate, self.window, self.channels, self.low, self.high)
-        return core, Rows(self.window, self.hop, self.rows)
+        return core, Rows(self.window, self.hop, self.rows, self.channels)
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target: int16 samples."""
         _, rows = self._parts()
-        return Target("pcm", np.dtype(np.int16), (rows.samples(target, self.channels)[1],))
+        return Target("pcm", np.dtype(np.int16), (rows.samples(target)[1],))
 
     def append(self, front: Front, value: str, target: Target) -> str:
         """Append its nodes, which read `value`, and return the target's value."""
         core, rows = self._parts()
-        count, _ = rows.samples(target, self.channels)
+        count, _ = rows.samples(target)
         front.functions += core.functions()
         nothing = np.zeros(self.channels, np.uint32)
         noise = front.state("noise", nothing) if self.rows else None
@@ -114,4 +131,4 @@ class MicroSpeech:
             value = front.write.cast(value, np.int8)
         else:
             value = front.write("Mul", front.write.cast(whole, np.float32), 1 / FEATURES_PER_UNIT)
-        return front.write("Reshape", rows.joined(front, value, count, target, is_stored), list(target.shape))
+        return rows.joined(front, value, target, is_stored=is_stored)

@@ -90,8 +90,17 @@ def _samples(target: Target, count: int) -> Target:
 
 
 def _stored(front: Front, value: str, target: Target) -> str:
-    """Return samples in the target's type and shape: 16-bit ones are rounded and limited."""
+    """Return samples in the target's type and shape: 16-bit ones are rounded and limited.
+
+    Raises:
+        UsageError: the target has several channels.
+    """
     w = front.write
+    if max(target.shape) != target.count:
+        raise UsageError(
+            f"the input {target} has several channels; a front end filters one signal",
+            hint="filter the channels in your program, or give a model with one channel",
+        )
     if target.dtype == np.int16 and not target.scale:
         value = w.cast(w("Min", w("Max", w("Round", value), -32768.0), 32767.0), np.int16)
     else:

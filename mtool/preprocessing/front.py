@@ -140,10 +140,15 @@ def check(kind: Kind, given: Mapping[str, Any], name: str) -> None:
         least, most, but = (values.get(limit, limit) for limit in (one.metadata[key] for key in _KEYS))
         if not least <= value <= most or value == but:
             named = {key: f" ({limit})" for key, limit in one.metadata.items() if isinstance(limit, str)}
-            above = "or more" if most == MOST else f"to {most:.10g}{named.get('most', '')}"
-            text = "a number" if least == -MOST else f"{least:.10g}{named.get('least', '')} {above}"
-            other = "" if but is None else f", not {but:.10g}"
-            raise UsageError(f"front end {name}: {one.name} is {value}; expected {text}{other}")
+            lower, upper = f"{least:.10g}{named.get('least', '')}", f"{most:.10g}{named.get('most', '')}"
+            text = f"{lower} or more" if most == MOST else f"{lower} to {upper}"
+            if least == -MOST:
+                text = "a finite number" if but is None else f"a finite number, not {but:.10g}"
+            elif but == most:
+                text = f"{lower} or more, below {upper}"
+            elif but == least:
+                text = f"more than {lower}, up to {upper}"
+            raise UsageError(f"front end {name}: {one.name} is {value}; expected {text}")
 
 
 _KEYS = ("least", "most", "but")

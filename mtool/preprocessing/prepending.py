@@ -1,8 +1,9 @@
 """Prepend front ends to a model: one ONNX graph from what a sensor gives to the model's outputs."""
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,11 +92,13 @@ def preprocess(
     files.check_writable(file, [source])
     proto, initial = _read(source, options)
     wanted = _target(proto, target, source)
-    made, targets = Front(Nodes("front/")), [wanted]
+    taken = _names(proto.graph)
+    prefix = next(one for one in _numbered("front", "/") if not any(name.startswith(one) for name in taken))
+    made, targets = Front(Nodes(prefix)), [wanted]
     for kind in reversed(kinds):
         targets.insert(0, kind.needs(targets[0]))
-    first = targets[0]
-    value = first.name
+    value = next(one for one in _numbered(targets[0].name) if one not in taken)
+    first = targets[0] = replace(targets[0], name=value)
     for kind, one in zip(kinds, targets[1:], strict=True):
         value = kind.append(made, value, one)
     _put(proto, made, first, wanted, value)
@@ -220,6 +223,16 @@ def _grid(graph: onnx.GraphProto, name: str) -> tuple[float, int]:
     return 0.0, 0
 
 
+def _numbered(name: str, end: str = "") -> Iterator[str]:
+    return (f"{name}{f'_{number}' if number > 1 else ''}{end}" for number in itertools.count(1))
+
+
+def _names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of a graph's values and nodes."""
+    named = {one.name for part in (graph.input, graph.initializer, graph.node) for one in part}
+    return named | {name for node in graph.node for name in node.output}
+
+
 def _different(functions: Sequence[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
     """Return functions, each once.
 
@@ -239,10 +252,8 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
     """Put a front end's nodes before those of a model."""
     graph = proto.graph
     inputs = [one for one in graph.input if one.name != target.name]
-    taken = {one.name for one in graph.input} | {name for node in graph.node for name in node.output}
-    if first.name in taken - {target.name}:
-        raise UsageError(f"the model has a value {first.name!r}", hint="rename it")
-    nodes = [*front.write.nodes, helper.make_node("Identity", [value], [target.name], name="front/end"), *graph.node]
+    end = helper.make_node("Identity", [value], [target.name], name=f"{front.write.prefix}end")
+    nodes = [*front.write.nodes, end, *graph.node]
     states = [(output, name, np.asarray(data)) for output, name, data in front.states]
     kinds = {name: (helper.np_dtype_to_tensor_dtype(data.dtype), data.shape) for _, name, data in states}
     del graph.input[:], graph.node[:]
@@ -255,8 +266,11 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
     graph.initializer.extend(numpy_helper.from_array(data, name) for _, name, data in states)
     if front.functions:
         version = opset_of(proto) or OPSET
-        proto.opset_import.add(domain=OWN, version=1)
+        if all(one.domain != OWN for one in proto.opset_import):
+            proto.opset_import.add(domain=OWN, version=1)
         for function in front.functions:
             function.opset_import[0].version = version
-        proto.functions.extend(_different(front.functions))
+        functions = _different([*proto.functions, *front.functions])
+        del proto.functions[:]
+        proto.functions.extend(functions)
     _record(proto, (*own_states(proto), *((output, name) for output, name, _ in states)))

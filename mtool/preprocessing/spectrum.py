@@ -10,12 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from mtool.base.errors import UsageError
 from mtool.base.spelling import did_you_mean
 from mtool.compiler.ir.types import Array
 from mtool.preprocessing.audio import Rows
 from mtool.preprocessing.front import LONGEST, MOST, Front, Target, within
+from mtool.preprocessing.nodes import OPSET, Nodes
 
 _WHOLE = 32  # of `emphasis`
 
@@ -35,7 +38,7 @@ class Convention:
         least, adds: the least value before the logarithm, or what is added.
         decibels: 10 log10; else the natural logarithm.
         span: decibels below the largest value at which values are clipped; 0: they are not.
-        by_time: rows are the outer dimension; else features are.
+        by_time: rows are the outer dimension; else features are. The shape of the model's input may say otherwise.
         emphasis: from each sample, this many 32nds of the previous one are subtracted.
         scale, offset: of the result, which is clipped to 0 to 1 if there is an offset.
     """
@@ -89,7 +92,7 @@ class _Spectrum:
     like: the library: tensorflow, torchaudio, librosa or mlperf. rate: samples a second. window, hop: samples of a
     window, and between the starts of two. fft: the length of the transform. samples: of a call; by default as few
     as possible. rows: the number of new rows of a call, whose earlier samples and rows are kept; 0: a call has the
-    samples of all rows. first: the features of rows before the first call.
+    samples of all rows. first: the features of rows before the first call; by default those of silence.
     """
 
     like: str = "tensorflow"
@@ -99,7 +102,7 @@ class _Spectrum:
     fft: int = within(0, "window", LONGEST)
     samples: int = within(0, 1)
     rows: int = within(0, 0)
-    first: float = within(0.0, -MOST)
+    first: float = within(math.nan, -MOST)
 
     def values(self) -> Mapping[str, Any]:
         """Return what the ranges hold for."""
@@ -107,9 +110,7 @@ class _Spectrum:
         half = convention.rate / 2
         values = {**asdict(self), **asdict(convention), "fft": self._length(convention), "half the rate": half}
         values["high"] = values.get("high") or half
-        if not self.samples:
-            del values["samples"]
-        return values
+        return {name: value for name, value in values.items() if value == value and (value or name != "samples")}
 
     def _convention(self) -> Convention:
         if self.like not in CONVENTIONS:
@@ -132,15 +133,15 @@ class _Spectrum:
             return self.fft
         return 1 << (convention.window - 1).bit_length() if convention.is_power_of_two else convention.window
 
-    def _width(self, convention: Convention) -> int:
-        """The number of features of a row."""
-        return self._length(convention) // 2 + 1
+    def _width(self, convention: Convention) -> tuple[int, str]:
+        """The number of features of a row, and the parameter that sets it."""
+        return self._length(convention) // 2 + 1, "fft"
 
     def _plan(self, target: Target) -> tuple[Convention, Rows, int, int]:
         """Return the convention, which windows a call computes, their number, and the number of samples."""
         convention = self._convention()
-        rows = Rows(convention.window, convention.hop, self.rows)
-        count, samples = rows.samples(target, self._width(convention))
+        rows = Rows(convention.window, convention.hop, self.rows, *self._width(convention))
+        count, samples = rows.samples(target)
         if convention.pads:
             samples = (count - 1) * convention.hop
         if self.samples:
@@ -170,10 +171,18 @@ class _Spectrum:
             past = w("Mul", w("Slice", x, [0], [size], [0]), np.int32(convention.emphasis))
             x = w("Sub", w("Mul", w("Slice", x, [1], [size + 1], [0]), np.int32(_WHOLE)), past)
         power = self._power(front, w.cast(x, np.float32), convention, new, unit)
-        values = rows.joined(front, self._features(front, power, convention), count, target, first=self.first)
-        if not convention.by_time:
-            values = w("Transpose", values, perm=[1, 0])
-        return w("Reshape", values, list(target.shape))
+        first = self._silence(convention) if math.isnan(self.first) and self.rows else self.first
+        values = self._features(front, power, convention)
+        return rows.joined(front, values, target, first=first, by_time=convention.by_time)
+
+    def _silence(self, convention: Convention) -> Array:
+        """Return the features of samples of 0."""
+        front, bins = Front(Nodes()), self._length(convention) // 2 + 1
+        power, values = (helper.make_tensor_value_info("power", TensorProto.FLOAT, [1, bins]), helper.ValueInfoProto())
+        values.name = self._features(front, power.name, convention)
+        graph = helper.make_graph(front.write.nodes, "silence", [power], [values], front.write.constants)
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+        return np.asarray(ReferenceEvaluator(proto).run(None, {power.name: np.zeros((1, bins), np.float32)})[0])
 
     def _power(self, front: Front, x: str, convention: Convention, count: int, unit: float) -> str:
         """Return the spectra of samples in a unit, a power of two that the window includes; [count, bins]."""
@@ -228,8 +237,8 @@ class LogMel(_Spectrum):
     low: float = within(-1.0, 0, "high", but="high")
     high: float = within(0.0, 0, "half the rate", but=0)
 
-    def _width(self, convention: Convention) -> int:
-        return convention.mels
+    def _width(self, convention: Convention) -> tuple[int, str]:
+        return convention.mels, "mels"
 
     def _features(self, front: Front, power: str, convention: Convention) -> str:
         return self._log_mel(front, power, convention, self.high)
@@ -241,8 +250,8 @@ class Mfcc(LogMel):
 
     coefficients: int = within(0, 1, "mels")
 
-    def _width(self, convention: Convention) -> int:
-        return convention.coefficients
+    def _width(self, convention: Convention) -> tuple[int, str]:
+        return convention.coefficients, "coefficients"
 
     def _features(self, front: Front, power: str, convention: Convention) -> str:
         values = self._log_mel(front, power, convention, self.high)
