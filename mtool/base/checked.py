@@ -50,7 +50,6 @@ _WHOLE = {
     "keep": 'edits="keep"',
     "modules": 'template_options={"modules": "signed"}',
     "module-key": 'template_options={"module_key": ...}',
-    "link-key": 'template_options={"link_key": ...}',
     "unsigned-modules": 'template_options={"modules": "unsigned"}',
 }
 _SWITCHES = {one.flags[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}

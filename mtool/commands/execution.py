@@ -25,6 +25,7 @@ from mtool.device.session import Device, Readings
 from mtool.device.session.bench import measure_speed, run_measured
 from mtool.device.session.layers import intermediates
 from mtool.manifest import Project
+from mtool.manifest.link_key import OPTION, of_option
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, FirmwareKind
@@ -278,13 +279,14 @@ def built_with_inputs(
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     path, board, options, deployment = job.path, job.board, job.options, job.deployment
-    known = loaded = None
+    known = loaded = key = None
     model: CompiledModel | None = None
     if path.is_dir():
         if job.on is not None:
             raise UsageError("--on can't be combined with a project folder", hint="give the model, .onnx or .tflite")
         described = project_of(job)
-        loaded = loaded_model(path, options.name, deployment)
+        key = of_option(options.template_options)
+        loaded = loaded_model(path, options.name, deployment, key)
         chosen = loaded or chosen_model(path, options.name)
         target, tensors, name = described.board, chosen.inputs, "" if loaded else chosen.model
     else:
@@ -304,7 +306,7 @@ def built_with_inputs(
         if not deployment.models and job.on is None:
             _store_cached(model, prepared.folder)
     else:
-        prepared = deployment.build_folder(target, known[1] if known else path, kinds=kinds, model=name)
+        prepared = deployment.build_folder(target, known[1] if known else path, kinds=kinds, model=name, link_key=key)
     if loaded is not None:
         prepared = replace(prepared, manifest=loaded)
     return prepared, samples, model
@@ -326,7 +328,8 @@ def project_of(job: Job) -> Project:
         )
     described = project_in(folder)
     check_board(folder, described, job.board if isinstance(job.board, str) else job.board.name)
-    if replace(job.options, name="") != Options() or job.deployment.folder is not None:
+    rest = {name: value for name, value in job.options.template_options.items() if name != OPTION}  # without the key
+    if replace(job.options, name="", template_options=rest) != Options() or job.deployment.folder is not None:
         raise UsageError(
             f"{folder} is a project, which is run as it is",
             details=["options for compiling the model can't be combined with a project"],

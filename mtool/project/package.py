@@ -146,7 +146,8 @@ def package(packed: Packed, form: Format) -> FileTree:
     if many:
         variants = {core: own for core, (own, _) in many.items()}
         sources = portable.merged(manifest.firmware_name, variants, packed.refused, models=models)
-    beside = (FILE_NAME, link_key.FILE_NAME, *(one.graph for one in manifest.models))
+    private = (link_key.FILE_NAME, link_key.IGNORED)
+    beside = (FILE_NAME, *private, *(one.graph for one in manifest.models))
     names = [name for name in sources if name not in beside]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
@@ -160,7 +161,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
     else:
         files[FILE_NAME] = manifest.to_json()
-        files |= {name: sources[name] for name in sources if name == link_key.FILE_NAME}
+        files |= {name: sources[name] for name in sources if name in private}
     described = [one.for_templates() for one in manifest.models]
     values = {
         "model": manifest.firmware_name,

@@ -14,7 +14,8 @@ from mtool.base.filetree import FileTree
 from mtool.base.frozen import frozen
 from mtool.base.option_values import CHANNEL, Format
 from mtool.boards import Board
-from mtool.manifest import Manifest, StackBound, link_key
+from mtool.manifest import Manifest, StackBound
+from mtool.manifest.link_key import FILE_NAME, LinkKey
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.options import Options
 
@@ -71,8 +72,8 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
                 ],
                 hint="add --modules and the same --module-key, use another --output-dir, or add --force",
             )
-        key = folder / link_key.FILE_NAME
-        if (key.read_bytes() if key.is_file() else None) != tree.files.get(link_key.FILE_NAME):
+        key = folder / FILE_NAME
+        if (key.read_bytes() if key.is_file() else None) != tree.files.get(FILE_NAME):
             raise UsageError(
                 f"{folder}: this build changes the link key, so that the device loses its modules and their counters",
                 hint="add the same --link-key, use another --output-dir, or add --force",
@@ -138,12 +139,13 @@ FirmwareKind = Annotated[str, checked.OneOf((HOST_DRIVEN, STANDALONE))]
 
 @frozen
 class BuiltProject:
-    """A built project: its folder, its manifest (`mtool.json`), and the build's products."""
+    """A built project: its folder, its manifest (`mtool.json`), the build's products, and a key for its sessions."""
 
     folder: Path
     board: Board
     manifest: Manifest
     built: "Built"
+    link_key: LinkKey | None = None
 
     def sizes(self, kind: str) -> "FirmwareSizes":
         """Return the flash and RAM that a firmware kind takes.
@@ -296,11 +298,12 @@ def prepare(
     return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
 
 
-def open(what: "str | Path | CompiledModel | BuiltProject") -> "Device":
+def open(what: "str | Path | CompiledModel | BuiltProject", *, link_key: Path | None = None) -> "Device":
     """Start a session with a project's firmware; use it in a `with` statement.
 
     Args:
         what: the folder of a built project, or the result of `mtool.compile` or `mtool.prepare`.
+        link_key: the file of the device's link key, if the folder has none.
 
     Raises:
         MtoolError: the build failed, or the firmware does not answer.
@@ -308,5 +311,5 @@ def open(what: "str | Path | CompiledModel | BuiltProject") -> "Device":
     from mtool.device import session
 
     if isinstance(what, CompiledModel):
-        return session.open(build_model(what).folder)
-    return session.open(what.folder if isinstance(what, BuiltProject) else Path(what))
+        return session.open(build_model(what).folder, link_key=link_key)
+    return session.open(what.folder if isinstance(what, BuiltProject) else Path(what), link_key=link_key)

@@ -21,6 +21,7 @@ from mtool.device import session
 from mtool.device.flash import ports, power
 from mtool.device.flash.power import Power
 from mtool.device.session import Device
+from mtool.manifest.link_key import LinkKey
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_project, write_project
 from mtool.stages.compiling import CompiledModel, compile, compile_models
 from mtool.stages.options import Options
@@ -137,19 +138,32 @@ class Deployment:
         return self.build_folder(model.board, folder, kinds=kinds, model=model.manifest.model)
 
     def build_folder(
-        self, board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,), model: str = ""
+        self,
+        board: Board,
+        folder: Path,
+        *,
+        kinds: Sequence[str] = (HOST_DRIVEN,),
+        model: str = "",
+        link_key: LinkKey | None = None,
     ) -> BuiltProject:
         """Build an existing project, as `build` does; `model` selects one of its models, empty: the first."""
         from mtool.device import build as building
 
         if not building.is_up_to_date(folder, kinds):
-            session.check(folder, port=self.port, probe=self.probe)
-        return build_project(board, folder, kinds=kinds, model=model)
+            session.check(folder, port=self.port, probe=self.probe, link_key=link_key)
+        return replace(build_project(board, folder, kinds=kinds, model=model), link_key=link_key)
 
     def open(self, prepared: BuiltProject) -> Device:
         """Open a session with the device that runs a built project's firmware."""
         name, timeout_s = prepared.manifest.model, self.timeout_s
-        return session.open(prepared.folder, port=self.port, probe=self.probe, model=name, work_s=timeout_s)
+        return session.open(
+            prepared.folder,
+            port=self.port,
+            probe=self.probe,
+            link_key=prepared.link_key,
+            model=name,
+            work_s=timeout_s,
+        )
 
 
 DEFAULT = Deployment()

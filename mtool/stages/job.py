@@ -15,6 +15,7 @@ from mtool.compiler.frontend.hashing import file_hash
 from mtool.device import session
 from mtool.device.session.connection import interfaces, takes_modules
 from mtool.manifest import Manifest, Project
+from mtool.manifest.link_key import LinkKey, of_option
 from mtool.stages import arrays
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
@@ -109,11 +110,11 @@ class Job:
         if self.on is None:
             return self.deployment.build(model, kinds=kinds)
         name = model.manifest.model
-        project = project_in(self.on)
+        project, key = project_in(self.on), of_option(self.options.template_options)
         if project.is_own:
-            return self.deployment.build_folder(project.board, self.on, model=name)
-        prepared = self.deployment.build_folder(project.board, self.on)
-        found = loaded_model(self.on, name, self.deployment)
+            return self.deployment.build_folder(project.board, self.on, model=name, link_key=key)
+        prepared = self.deployment.build_folder(project.board, self.on, link_key=key)
+        found = loaded_model(self.on, name, self.deployment, key)
         if found is None:
             raise UsageError(
                 f"no module on the device has a model {name!r}",
@@ -244,7 +245,7 @@ def chosen_model(folder: Path, name: str) -> Manifest:
     return found
 
 
-def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | None:
+def loaded_model(folder: Path, name: str, deployment: Deployment, link_key: LinkKey | None = None) -> Manifest | None:
     """Return the manifest of a model that was loaded onto a project's device as a module.
 
     None: the name is empty, the firmware takes no modules, or the model is the firmware's own.
@@ -256,7 +257,7 @@ def loaded_model(folder: Path, name: str, deployment: Deployment) -> Manifest | 
     described = manifest.load(folder)
     if described.project is None or not takes_modules(described.project) or not name:
         return None
-    with session.open(folder, port=deployment.port, probe=deployment.probe) as device:
+    with session.open(folder, port=deployment.port, probe=deployment.probe, link_key=link_key) as device:
         if name in {one.name for one in interfaces(device.session).values()}:
             return device[name].manifest
         if name in device.models:

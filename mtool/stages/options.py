@@ -237,6 +237,7 @@ class Options(Request):
         "keep" leaves them.
     trust_template: allow a template given by its path to load Python code (`_extensions`).
     tuned: tuning logs, or folders of them, to take schedules from; none: those in mtool.toml.
+    link_key: the file of a link key, which becomes a template option.
     program: a user's own program, built as the standalone firmware; None: the template's.
     arenas: how the models of a firmware with several share their arenas.
     portable: on this computer, generate plain C loops without vectors, as for other cores: to read, or to compile
@@ -249,6 +250,7 @@ class Options(Request):
     edits: Edits = "stop"
     trust_template: bool = DEFAULTS["trust_template"]
     tuned: tuple[Path, ...] = ()
+    link_key: Path | None = None
     program: "Program | None" = None
     arenas: Arenas = DEFAULTS["arena"]
     portable: bool = DEFAULTS["portable"]
@@ -265,6 +267,10 @@ class Options(Request):
         if states:
             own = _first_values(states)
             object.__setattr__(self, "state_values", {**own, **self.state_values})
+        if self.link_key is not None:
+            key = {link_key.OPTION: link_key.read(self.link_key).digits}
+            object.__setattr__(self, "template_options", {**self.template_options, **key})
+            object.__setattr__(self, "link_key", None)
         if self.program is not None:
             from mtool.project import Program
 
@@ -305,8 +311,12 @@ def protects(board: Board, options: Options) -> bool:
         f"{board.cpu} has none that mtool knows": unit is None,
         "the template does not support it": unit is not None
         and not project.choose(board, options.template, options.template_options)[0].supports_protection(unit.label),
-        "it can't be combined with --pool, --backend, --arena-section or --arena interleaved": bool(
-            options.pools or options.backends or options.arena_section or options.arenas == "interleaved"
+        "it can't be combined with --guard, --pool, --backend, --arena-section or --arena interleaved": bool(
+            options.guard
+            or options.pools
+            or options.backends
+            or options.arena_section
+            or options.arenas == "interleaved"
         ),
         "it needs functions that are called directly": calls.has_functions
         or bool(calls.forms)
@@ -402,12 +412,9 @@ def parse(**values: Any) -> Options:
         )
     first = _first_values(given["state"])
     modules = module_options(given.pop("modules"), key, unsigned=given.pop("unsigned_modules"))
-    line = given.pop("link_key")
     fields = {OPTIONS[name].python_name: value for name, value in given.items()}
     fields |= {name: READERS[name](value) for name, value in fields.items() if name in READERS}
     fields["template_options"] |= modules
-    if line is not None:
-        fields["template_options"][link_key.OPTION] = link_key.read(line).digits
     return Options(
         **fields,
         name=names[0] if names else "",

@@ -7,8 +7,9 @@ import pytest
 import mtool
 from mtool import commands
 from mtool.base import resources
-from mtool.base.errors import UsageError
+from mtool.base.errors import CommunicationError, UsageError
 from mtool.base.filetree import FileTree
+from mtool.manifest import link_key
 from mtool.stages.options import parse
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
@@ -34,8 +35,14 @@ def test_the_key_is_in_two_files_only(board: str, template: str, tmp_path: Path)
     assert "#define MT_LINK_KEY {0x00, 0x11, 0x22," in found.text(secret)
     assert without[header] == (resources.path("crt") / "include" / "mt_key.h").read_bytes()
     changed = {path for path in found if found[path] != without.files.get(path)}
-    assert {path for path in changed if not path.endswith("mt_build.h")} == {"link.key", header, secret, "mtool.json"}
-    assert {*found} - {*without} == {"link.key", secret}
+    assert {path for path in changed if not path.endswith("mt_build.h")} == {
+        ".gitignore",
+        "link.key",
+        header,
+        secret,
+        "mtool.json",
+    }
+    assert {*found} - {*without} == {".gitignore", "link.key", secret}
 
 
 def test_a_port_without_random_numbers_needs_the_flash_of_modules() -> None:
@@ -61,3 +68,34 @@ def test_firmware_with_modules_keeps_its_key(tmp_path: Path) -> None:
             commands.write_project(model, tmp_path / "project")
     with pytest.raises(UsageError, match="changes the link key"):
         commands.write_project(model, tmp_path / "project")
+
+
+def test_only_its_owner_and_not_git_can_read_a_project_with_a_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, other, folder = tmp_path / "a.key", tmp_path / "b.key", tmp_path / "project"
+    link_key.make(file)
+    link_key.make(other)
+    built = mtool.prepare(DIGITS, board="host", folder=folder, options=mtool.Options(link_key=str(file)))
+    secrets = {path for path in folder.rglob("*") if path.name in ("link.key", "mt_link_key.h")}
+    assert len(secrets) == 2 and {path.name for path in secrets} == {*(folder / ".gitignore").read_text().split()}
+    assert not [path for path in (*secrets, folder / "build") if path.stat().st_mode & 0o077]
+    assert built.link_key is None and not caplog.records
+    with mtool.open(folder, link_key=str(file)):
+        pass
+    for key in (None, other):
+        with pytest.raises(CommunicationError, match="another link key" if key else "only for a host") as failed:
+            if key is None:
+                (folder / "link.key").unlink()
+            mtool.run(folder, board="host", options=mtool.Options(link_key=key))
+    assert failed.value.details == ("the key of link_key was used",) and 'link_key="FILE"' in failed.value.hint
+    mtool.run(folder, board="host", options=mtool.Options(link_key=file))
+    with pytest.raises(UsageError, match="the option link_key is not a link key"):
+        mtool.compile(DIGITS, board="host", options=mtool.Options(template_options={"link_key": "a.key"})).package(
+            "cmake", rpc=True
+        )
+    (folder / "link.key").write_text(f"{KEY}\n")
+    (folder / "link.key").chmod(0o644)
+    with pytest.raises(CommunicationError, match="another link key") as failed:
+        mtool.run(folder, board="host")
+    assert failed.value.details == (f"the key of {folder / 'link.key'} was used",) and "chmod 600" in caplog.text

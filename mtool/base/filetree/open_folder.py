@@ -75,14 +75,14 @@ class OpenFolder:
                 return Found(other="a link")
             raise
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, rights: int = 0o666) -> None:
         """Create a new file, and the folders above it.
 
         Raises:
             OSError: it can't be written; then no file is left.
         """
         with self.naming(path), self._parent(path, create=True) as (parent, name):
-            files.create(name, data, parent)
+            files.create(name, data, parent, rights)
 
     def move(self, old: str, new: str) -> None:
         """Move a file to another path, replacing what is there, and create the folders above it.

@@ -10,6 +10,8 @@ from typing import Any
 from mtool.base.frozen import frozen
 
 RECORD = ".mtool"  # the folder with the record of mtool's files; never part of a tree
+SECRETS = ("link.key", "mt_link_key.h")
+"""The names of files that only their owner can read."""
 
 
 @frozen

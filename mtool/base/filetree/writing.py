@@ -18,7 +18,7 @@ from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import record
 from mtool.base.filetree.open_folder import Found, OpenFolder, open_folder
 from mtool.base.filetree.record import FILE, FOLDER, Record
-from mtool.base.filetree.tree import FileTree
+from mtool.base.filetree.tree import SECRETS, FileTree
 from mtool.base.frozen import frozen
 
 Edits = Literal["stop", "force", "keep"]
@@ -198,7 +198,7 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
             _save(opened, Record())  # from here on the folder is mtool's, whatever happens
         for number, path in enumerate(order):
             with opened.naming(path):  # an error names the file's own path, not the temporary one
-                opened.create(f"{_NEW}/{number}", tree[path])
+                opened.create(f"{_NEW}/{number}", tree[path], 0o600 if Path(path).name in SECRETS else 0o666)
         _save(opened, plan.until)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ from mtool.base.escaping import short_name
 from mtool.base.filetree import FileTree
 from mtool.device.build import arduino, cmake, host, size, toolchains, west, zig
 from mtool.device.build.stack import firmware as stack
-from mtool.manifest import Manifest, Operator, Project
+from mtool.manifest import Manifest, Operator, Project, link_key
 
 log = logging.getLogger(__name__)
 
@@ -226,6 +226,8 @@ def _take_build_folder(path: Path, project: Project) -> None:
         raise UsageError(what, details=details, hint="move it away; build files go there")
     if _MARK not in found:
         files.write(path / _MARK, b"Made by mtool: what a build makes is here, and may be removed.\n")
+    if (path.parent / link_key.FILE_NAME).is_file():  # the firmware has the key
+        path.chmod(0o700)
 
 
 def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:

@@ -131,8 +131,9 @@ def _authenticated(reply: Frame, name: str, key: LinkKey, challenge: bytes) -> t
         if model.decode("ascii", "replace").isidentifier():  # it ends with the model's name: there is no MAC
             hint = "build it with --link-key and flash it again, or leave out the key"
             raise CommunicationError(f"{name} does not authenticate its sessions: it has no link key", hint=hint)
-        hint = "use the key that its firmware was built with: --link-key FILE, or MTOOL_LINK_KEY"
-        raise CommunicationError(f"{name} has another link key", hint=hint)
+        hint = "use the key that its firmware was built with: --link-key FILE, else the project's link.key, else "
+        details = [f"the key of {key.file} was used"] if key.file else []
+        raise CommunicationError(f"{name} has another link key", details=details, hint=f"{hint}MTOOL_LINK_KEY")
     return opened._replace(payload=opened.payload[:-CHALLENGE_BYTES]), seal
 
 

@@ -22,7 +22,7 @@ from mtool.device.transport import ProcessTransport, Recorder, Transport, Unicor
 from mtool.device.transport.emulator import Channel, open_emulator
 from mtool.device.transport.opening import control_block, open_port
 from mtool.manifest import Project
-from mtool.manifest.link_key import find
+from mtool.manifest.link_key import LinkKey, find
 
 _KIND = "host_driven"
 TIMEOUT_S = 10.0
@@ -41,7 +41,7 @@ def open(
     timeout_s: float = TIMEOUT_S,
     emulator_arguments: Sequence[str] = (),
     take_over: bool = False,
-    link_key: Path | None = None,
+    link_key: str | Path | LinkKey | None = None,
     record: IO[str] | None = None,
     model: str = "",
     work_s: float | None = None,
@@ -60,7 +60,7 @@ def open(
         take_over: open the session even if a host on another computer has one open with the device, which then loses
             it. On this computer a port has one user at a time, and a session left open by a crashed program is
             always taken over.
-        link_key: the file of the device's link key; default: that in the folder, then MTOOL_LINK_KEY.
+        link_key: the device's link key, or its file; default: that in the folder, then MTOOL_LINK_KEY.
         record: receives each piece of data on the channel, with its time.
         model: the name of one of the firmware's models; default: the only one, or all: device["kws"].
         work_s: the default time limit of an inference in seconds; default: generous, from its estimated instructions.
@@ -106,7 +106,7 @@ def open(
         raise
 
 
-def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
+def check(folder: str | Path, *, port: str = "", probe: str = "", link_key: LinkKey | None = None) -> None:
     """Check now that the board at a port is present and runs the project's firmware, built or not.
 
     An emulator is not checked: it will run what is built.
@@ -121,7 +121,7 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
         return
     firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
     transport, serial_number = _transport(project, firmware, port, probe, ())
-    key = find(None, Path(folder))
+    key = find(link_key, Path(folder))
     with Device(described, transport, timeout_s=TIMEOUT_S, serial_number=serial_number, key=key):
         pass
 

@@ -114,3 +114,9 @@ def test_the_host_prints_what_was_found(tmp_path: Path) -> None:
         device.run({"image": np.zeros((1, 1, 8, 8), np.int8)})
     assert "MT_BAD_CONSTANT: the model's constants have changed in memory" in str(caught.value)
     assert "flash it again" in caught.value.hint
+
+
+def test_firmware_with_modules_and_a_guard_is_not_protected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--board", "mps2_an386", "--guard", "--modules", "--unsigned-modules"]
+    assert app.invoke(["build", str(DIGITS), *options, "-d", str(tmp_path / "d"), "--dry-run"]) == 0
+    assert "without memory protection: it can't be combined with --guard" in capsys.readouterr().err

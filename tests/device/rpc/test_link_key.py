@@ -293,8 +293,11 @@ def test_a_key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = link_key.find(path, folder)
         assert found is not None and (found.digits == OTHER.digits) == (there is OTHER and path is None)
     file.write_text("12")
-    with pytest.raises(UsageError, match="is not a link key") as refused:
-        link_key.find(file)
+    (folder / link_key.FILE_NAME).write_text("00" * 16)
+    with pytest.raises(
+        UsageError, match=r"MTOOL_LINK_KEY: .* is not a link key"
+    ) as refused:  # even if it is not needed
+        link_key.find(None, folder)
     assert refused.value.exit_code == 2
 
 
