@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtool.base import plural
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
@@ -206,7 +207,7 @@ def load(
     out.text(f"{done.module.name} is in {done.place.name.lower()}: {done.file_bytes:,} B{before}{delta}{instead}")
     out.text(f"models on the device: {', '.join(names)}")
     if done.trial:
-        out.text(f"on trial for {done.trial} starts: to keep it, load it again without --trial")
+        out.text(f"on trial for {plural.count(done.trial, 'start')}: to keep it, load it again without --trial")
     if not done.is_kept:
         what = "its RAM" if done.place.name == "RAM" else "its flash"
         out.text(f"the emulator has ended, and {what} with it: the module is gone")
@@ -225,6 +226,8 @@ def key(out: Output, file: Path, *, encrypt: bool = False, link: bool = False) -
     from mtool.manifest.modules import keys
 
     if link:
+        if encrypt:
+            raise UsageError("--encrypt is for a private key, not for a link key", hint="leave it out")
         link_key.make(file)
         out.result({"link_key": str(file)})
         out.text(f"{file}  link key: firmware is built with it (--link-key); keep it secret")

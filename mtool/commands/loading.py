@@ -209,6 +209,8 @@ def explained(refused: DeviceError, module: Module) -> MtoolError:
         found = "it is not signed"
         if module.is_signed:
             found = f"its key id is {module.key_id.hex()}: not the firmware's key, or replaced, or a changed header"
+            if module.next_key:
+                found += "; or its --next-key was replaced before: a replaced key never comes back"
         return DeviceError(
             f"the device does not trust the signature of {module.name}",
             details=[found],

@@ -248,7 +248,7 @@ def make_module(
         arena_bytes=described.arena_bytes,
         arena_alignment=max(_ALIGNMENT, int(arena_alignment)),
         stack_bytes=image.stack_bytes,
-        next_key=_next_key(key, next_key),
+        next_key=_next_key(sign, next_key),
     )
     return _module_file(module, sign, "module", start, image.linked)
 
@@ -348,19 +348,22 @@ def signer_of(key: Path | None, counter: int = 0, command: str = "") -> "Private
     return external(command, key) if command else read_private(key)
 
 
-def _next_key(key: Path | None, next_key: Path | None) -> bytes:
+def _next_key(signer: "PrivateKey | ExternalKey | None", next_key: Path | None) -> bytes:
     """Return the public key that replaces the signer's; empty: none does.
 
     Raises:
-        UsageError: the file has no public key, or the module is not signed.
+        UsageError: the file has no public key, or the signer's, or the module is not signed.
     """
     if next_key is None:
         return b""
-    if key is None:
+    if signer is None:
         raise UsageError("--next-key is for a signed module", hint="sign it with the current key: --key FILE")
     from mtool.manifest.modules.keys import read_public
 
-    return read_public(next_key).raw
+    found = read_public(next_key).raw
+    if found == signer.public.raw:
+        raise UsageError(f"--next-key {next_key} is the key that signs the module", hint="give the new key")
+    return found
 
 
 def _for_a_module(options: Options) -> Options:
@@ -438,6 +441,6 @@ def make_bytecode(
         arena_bytes=image.arena_bytes,
         arena_alignment=_ALIGNMENT,
         stack_bytes=0,
-        next_key=_next_key(key, next_key),
+        next_key=_next_key(sign, next_key),
     )
     return _module_file(module, sign, "bytecode", start)

@@ -69,9 +69,10 @@ def render(
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
     taken = loaded_modules.read(values, board)
-    if key is not None and taken is None and chosen.folders.ports and values.get(CHANNEL) != "semihosting":
+    channel = values.get(CHANNEL)
+    if key is not None and taken is None and chosen.folders.ports and channel != "semihosting":
         raise UsageError(
-            f"--link-key needs random numbers, which the port of {board.name} does not have",
+            f"--link-key needs random numbers, which the port of {board.name} with {CHANNEL}={channel} lacks",
             hint="add --modules, whose flash counts the sessions, or use --template zephyr",
         )
     if taken is not None:

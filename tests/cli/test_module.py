@@ -60,3 +60,26 @@ def test_models_that_can_not_be_modules_are_reported(
     assert invoke(["module", DIGITS, *options]) == 2
     assert reported in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("argv", "reported"),
+    [
+        (["key", "b.key", "--link", "--encrypt"], "--encrypt is for a private key"),
+        (
+            ["module", DIGITS, "--board", "mps2_an386", "--key", "a.key", "--next-key", "a.key.pub"],
+            "is the key that signs",
+        ),
+    ],
+)
+def test_keys_that_make_no_sense_are_reported(
+    argv: list[str],
+    reported: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert invoke(["key", "a.key"]) == 0
+    assert invoke(argv) == 2 and reported in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"a.key", "a.key.pub"}

@@ -278,6 +278,9 @@ def test_what_the_firmware_has_not_is_named(
     module = replace(unpack((files / "first.mtm").read_bytes()), kind=kind, imports=imports)
     reported = str(loading.explained(DeviceError("the device reports MT_MISSING_IMPORT"), module))
     assert all(text in reported for text in said)
+    rotated = replace(module, key_id=bytes(range(8)), next_key=bytes(32))
+    reported = str(loading.explained(DeviceError("the device reports MT_BAD_SIGNATURE"), rotated).details)
+    assert "a replaced key never comes back" in reported
 
 
 MACHINE = Architecture.ARMV7EM | Needs.HARD_FLOAT | Needs.FPU | Needs.DSP
@@ -378,6 +381,7 @@ def test_modules_run_on_other_cores(files: Path, tmp_path: Path, board: str) -> 
 
 
 def test_a_trial_is_for_modules_that_are_not_confirmed(files: Path, project: Path) -> None:
-    with pytest.raises(UsageError, match="can't be on trial like this"):
+    with pytest.raises(UsageError, match="can't be on trial like this") as refused:
         loading.load_module(files / "first.mtm", project, ram=True, trial=2)
+    assert refused.value.details[-1].endswith("2, in RAM")
     assert [loading.load_module(files / "first.mtm", project, trial=trial).trial for trial in (2, 0, 2)] == [2, 0, 0]

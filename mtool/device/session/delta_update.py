@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mtool.base import cache
+from mtool.base import cache, plural
 from mtool.base.errors import UsageError
 from mtool.device.rpc import Client, loading
 from mtool.device.rpc.loading import HEAD_BYTES, Place
@@ -63,7 +63,8 @@ def send(
         CommunicationError: the device stopped answering; load it again to continue.
     """
     if not 0 <= trial <= _MOST_STARTS or (trial and place == Place.RAM):
-        details = [f"expected  0 to {_MOST_STARTS} starts, of a module in flash", f"found     {trial}, in {place.name}"]
+        details = [f"expected  0 to {_MOST_STARTS} starts, of a module in flash"]
+        details += [f"found     {trial}, in {'RAM' if place == Place.RAM else 'flash'}"]
         raise UsageError("a module can't be on trial like this", details=details)
     name = unpack(module).name
     limits = loading.module_limits(client, name)
@@ -72,7 +73,7 @@ def send(
     )
     replaced = "" if replaced == name else replaced
     if replaced:
-        kept = f"{limits.modules} module{'s' * (limits.modules > 1)}"
+        kept = plural.count(limits.modules, "module")
         log.warning("%s replaces %s: the device only keeps %s in flash", name, replaced, kept)
     made = _delta(client, module, since, limits.delta_base if limits.trial is None else None)
     if made and len(made) < len(module) - HEAD_BYTES:

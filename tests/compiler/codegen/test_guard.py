@@ -116,6 +116,12 @@ def test_the_host_prints_what_was_found(tmp_path: Path) -> None:
     assert "flash it again" in caught.value.hint
 
 
+def test_what_varies_with_the_guard_is_not_said_to_vary_with_the_input(tmp_path: Path) -> None:
+    deployment = commands.Deployment(folder=tmp_path / "p")
+    cost = commands.bench(DIGITS, board="mps2_an386", options=commands.Options(guard=True), deployment=deployment)
+    assert cost.instructions and cost.by_input() == ""
+
+
 def test_firmware_with_modules_and_a_guard_is_not_protected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--board", "mps2_an386", "--guard", "--modules", "--unsigned-modules"]
     assert app.invoke(["build", str(DIGITS), *options, "-d", str(tmp_path / "d"), "--dry-run"]) == 0
