@@ -39,15 +39,15 @@ def results(name: str, board: str, quick: bool) -> Iterator[tuple[str, proofs.Re
             for schedule, plans in proved.smallest(target, prefix, 1 if quick else 3).items():
                 with tempfile.TemporaryDirectory() as folder:
                     yield f"{target.cpu} {schedule}", proved.together(plans, Path(folder))
-    elif name == "networks":
-        with tempfile.TemporaryDirectory() as folder:
-            for part, plan in itertools.islice(proved.networks(get(board), Path(folder)), 3 if quick else 10):
-                yield part, proved.together([plan], Path(folder))
     else:
-        plan, _ = plan_model(Path(name), get(board))
         with tempfile.TemporaryDirectory() as folder:
-            for title, schedule, result in proved.proved(plan, Path(folder)):
-                yield f"{title} ({schedule})", result
+            if name == "networks":
+                plans = itertools.islice(proved.networks(get(board), Path(folder)), 3 if quick else 10)
+            else:
+                plans = iter([(Path(name).stem, plan_model(Path(name), get(board))[0])])
+            for model, plan in plans:
+                for title, schedule, result in proved.proved(plan, Path(folder)):
+                    yield f"{model} {title} ({schedule})", result
 
 
 def main() -> int:
@@ -66,7 +66,7 @@ def main() -> int:
         count, alarms, seconds = 0, 0, 0.0
         for part, result in results(name, given.board, given.quick):
             count, alarms, seconds = count + 1, alarms + len(result.alarms), seconds + result.seconds
-            print(f"{part:<30} {len(result.alarms):3} alarms {result.seconds:6.1f} s", flush=True)
+            print(f"{part:<40} {len(result.alarms):3} alarms {result.seconds:6.1f} s", flush=True)
             print(*(f"  {alarm}" for alarm in result.alarms), sep="\n", end="\n" if result.alarms else "")
         rows.append([f"`{Path(name).stem}`", str(count), str(alarms), f"{seconds:.0f}"])
     if given.table:

@@ -88,8 +88,9 @@ def networks(board: Board, folder: Path) -> Iterator[tuple[str, Plan]]:
         with contextlib.suppress(ValueError):
             family, proto = draw.network(number)
             if family in ("integer", "qdq"):
-                onnx.save(proto, folder / "network.onnx")
-                yield f"network {number}", plan_model(folder / "network.onnx", board)[0]
+                path = folder / f"network{number}.onnx"
+                onnx.save(proto, path)
+                yield path.stem, plan_model(path, board)[0]
 
 
 def _written(plan: Plan, folder: Path) -> tuple[str, list[str]]:
