@@ -35,7 +35,7 @@ class WakeWord(Strict):
     """
 
     rate: Annotated[int, Field(ge=1000, le=192_000)] = 16_000
-    keywords: dict[Annotated[str, Field(pattern=_NAME)], Annotated[int, Field(ge=0)]] = Field(
+    keywords: dict[Annotated[str, Field(pattern=_NAME)], Annotated[int, Field(ge=0, strict=True)]] = Field(
         default={"keyword": 0}, min_length=1
     )
     threshold: Score = 0.9

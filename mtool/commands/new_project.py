@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import re
 import tempfile
@@ -27,7 +28,7 @@ from mtool.compiler.frontend import is_tflite
 from mtool.compiler.ir import DType
 from mtool.device.build import toolchains
 from mtool.device.build.build import BUILDERS
-from mtool.preprocessing.prepending import preprocess
+from mtool.preprocessing.prepending import preprocess, rate_of
 from mtool.project.user_files import own_files
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.fitting import fit_of
@@ -301,10 +302,24 @@ def _values(
         "firmware": f"{GENERATED}/{built.firmware['host_driven' if kind == 'host-driven' else 'standalone']}",
         "needs_west": needs_west,
         "is_attached": not _runs_here(board) or board.usb is not None,
-        "app": applications.APPLICATIONS[kind]().model_dump() if kind in applications.APPLICATIONS else None,
+        "app": _app(kind, model) if kind in applications.APPLICATIONS else None,
         "benchmark": "sww01" if is_sound else "ad01" if is_autoencoder else _BENCHMARKS.get(classes, "unspecified"),
         "program": PROGRAM,
     }
+
+
+def _app(kind: str, model: CompiledModel) -> dict[str, Any]:
+    """Return the settings of a new application, with the rate of the model's front end."""
+    rate, scores = rate_of(model.path), model.manifest.outputs[0]
+    settings = applications.settings_of(kind, {"rate": rate} if rate else {}, str(model.path))
+    count = math.prod(scores.shape)
+    if count > 1:
+        for name, element in settings.keywords.items():
+            log.info(
+                "%s: element %d of the %d of %s; change it in [app.keywords] of %s",
+                name, element, count, scores.name, FILE_NAME,
+            )  # fmt: skip
+    return settings.model_dump()
 
 
 def _size(board: Board, role: str) -> int:

@@ -32,6 +32,7 @@ _ANSWER_S = 60.0  # the longest time of a hop, in an emulator
 _BEGIN_S = 15.0
 _LOOK_S = 0.5
 _AFTER_S = 1.0  # a detection may come this long after the end of a label
+_ROUNDING_S = 1e-3  # of a label's end
 _NOTHING = -1
 
 
@@ -192,7 +193,8 @@ def replay(
     """
     settings = settings_of(project)
     name = board or project.test_board
-    clips = read_clips(paths, settings)
+    project.check_model()
+    clips = read_clips(paths, settings, is_fixed=bool(project.model_rate()))
     hop_ms, heard, is_estimated = _heard(project, settings, clips, name, port=port, probe=probe)
     host = () if name == HOST else _heard(project, settings, clips, HOST)[1]
     return Replayed(name, hop_ms, heard, host, is_estimated)
@@ -338,26 +340,45 @@ def open_application(project: UserProject, board: str, *, port: str = "", probe:
 # Recordings.
 
 
-def read_clips(paths: Sequence[Path], settings: Settings) -> list[Clip]:
-    """Read recordings: the first channel of .wav files with 16 bits a sample, at the application's rate.
+def read_clips(paths: Sequence[Path], settings: Settings, *, is_fixed: bool = False) -> list[Clip]:
+    """Read recordings, each once: the first channel of .wav files with 16 bits a sample, at the application's rate.
+
+    `is_fixed`: the model's front end has only this rate.
 
     Raises:
         UsageError: there is none, or one can't be read or has another format.
     """
-    found = [each for path in paths for each in (sorted(path.glob("*.wav")) if path.is_dir() else [path])]
+    listed = (sorted(path.iterdir()) if path.is_dir() else [path] for path in paths)
+    found = [
+        one
+        for path, each in zip(paths, listed, strict=True)
+        for one in each
+        if one == path or one.suffix.lower() == ".wav"
+    ]
     if not found:
         raise UsageError("there are no recordings", details=[f"no .wav in {path}" for path in paths])
-    return [Clip(path, samples_of(path, settings.rate), _labels(path, settings)) for path in found]
+    clips = []
+    for path in {one.resolve(): one for one in found}.values():
+        samples = samples_of(path, settings.rate, is_fixed=is_fixed)
+        clips.append(Clip(path, samples, _labels(path, settings, len(samples) / settings.rate)))
+    return clips
 
 
-def samples_of(path: Path, rate: int) -> Array:
+_EXTENSIBLE, _PCM = b"\xfe\xff", bytes.fromhex("0100000000001000800000aa00389b71")  # WAVE_FORMAT_EXTENSIBLE's
+
+
+def samples_of(path: Path, rate: int, *, is_fixed: bool = False) -> Array:
     """Return the samples of a recording's first channel.
 
     Raises:
         UsageError: it can't be read, or is not a .wav with 16 bits a sample at this rate.
     """
     try:
-        with wave.open(str(path), "rb") as file:
+        content = path.read_bytes()
+        kind = content.find(b"fmt ") + 8
+        if content[kind : kind + 2] == _EXTENSIBLE and content[kind + 24 : kind + 40] == _PCM:
+            content = content[:kind] + b"\1\0" + content[kind + 2 :]
+        with wave.open(io.BytesIO(content)) as file:
             channels, width, found = file.getnchannels(), file.getsampwidth(), file.getframerate()
             promised = file.getnframes()
             data = file.readframes(promised)
@@ -370,7 +391,8 @@ def samples_of(path: Path, rate: int) -> Array:
         raise UsageError(
             f"{path} has another format",
             details=[f"expected  16 bits a sample, {rate} Hz", f"found     {8 * width} bits a sample, {found} Hz"],
-            hint=f"convert it: sox {path.name} -b 16 -r {rate} out.wav; or set rate in [app] of mtool.toml",
+            hint=f"convert it: sox {path.name} -b 16 -r {rate} out.wav"
+            + ("" if is_fixed or width != 2 else "; or set rate in [app] of mtool.toml"),
         )
     there = len(data) // (2 * channels)
     if not there:
@@ -380,13 +402,19 @@ def samples_of(path: Path, rate: int) -> Array:
     return np.frombuffer(data[: there * 2 * channels], "<i2").reshape(-1, channels)[:, 0]
 
 
-def _labels(path: Path, settings: Settings) -> tuple[tuple[float, float, str], ...] | None:
+def _labels(path: Path, settings: Settings, seconds: float) -> tuple[tuple[float, float, str], ...] | None:
     """Return the labels beside a recording, in the form of Audacity's label tracks; None: there are none."""
     file = path.with_suffix(".txt")
     if not file.is_file():
         return None
+    try:
+        text = file.read_text("utf-8")
+    except OSError as failed:
+        raise of_os_error(failed, f"{file} can't be read") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not text in UTF-8", hint="export it again from Audacity") from None
     labels = []
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split("\t") if line.strip() else None
         if words is None:
             continue
@@ -399,6 +427,9 @@ def _labels(path: Path, settings: Settings) -> tuple[tuple[float, float, str], .
         if keyword not in settings.keywords:
             known = f"it has: {', '.join(settings.keywords)}"
             raise UsageError(f"{file}:{number}: {keyword!r} is not in [app.keywords] of mtool.toml", details=[known])
+        if not 0 <= start <= end <= seconds + _ROUNDING_S:
+            details = [f"the recording has {seconds:.3f} s"]
+            raise UsageError(f"{file}:{number}: {words[0]} to {words[1]} s is not a part of it", details=details)
         labels.append((start, end, keyword))
     return tuple(labels)
 

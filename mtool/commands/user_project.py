@@ -78,6 +78,23 @@ class UserProject:
         """Return the options of `mtool build` for a board."""
         return {key: value for key, value in self.options.items() if board == self.board or key not in _OF_THE_BOARD}
 
+    def model_rate(self) -> int:
+        """Return the samples a second that the model's front end takes; 0: it is not known.
+
+        Raises:
+            UsageError: the application's rate is another one.
+        """
+        from mtool.preprocessing.prepending import rate_of
+
+        rate = rate_of(self.model)
+        if self.settings is not None and rate and rate != self.settings.rate:
+            raise UsageError(
+                f"{self.folder / FILE_NAME}: rate in [app] is {self.settings.rate}",
+                details=[f"the front end in {self.model.name} is for {rate}"],
+                hint=f"set rate = {rate}, or prepend the front end with another rate: mtool preprocess KIND:rate=N",
+            )
+        return rate
+
     def with_program(self, options: Options, board: str, folder: Path) -> Options:
         """Return options with the program of the standalone firmware for a board, in a project folder.
 
@@ -94,6 +111,7 @@ class UserProject:
             return options
         how: dict[str, Any] = {"port": self.type != "standalone", "only_c": chosen.program != language}
         if self.settings is not None:
+            self.model_rate()
             how["elements"] = tuple(self.settings.keywords.items())
             how["settings"] = applications.header(self.settings, has_sensor=self.has_sensor(board))
         program = project.program_in(self.folder / PROGRAM, folder, **how)

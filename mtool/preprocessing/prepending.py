@@ -19,7 +19,8 @@ from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.first_values import MOVING
 from mtool.compiler.frontend.onnx_file import read_bound
 from mtool.compiler.frontend.own_states import STATES, own_states
-from mtool.compiler.frontend.reading import opset_of, with_opset
+from mtool.compiler.frontend.reading import opset_of, parsed, read_bytes, with_opset
+from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
 from mtool.preprocessing.audio import MicroSpeech
 from mtool.preprocessing.filters import Biquad, Decimate
@@ -45,6 +46,9 @@ KINDS: Mapping[str, tuple[type[Kind], Mapping[str, Any]]] = {
     "decimate": (Decimate, {}),
 }
 """The kinds of front ends: their classes, and parameters other than the defaults."""
+
+_RATE = "mtool.rate"
+"""The metadata with the samples a second that a front end takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +99,30 @@ def preprocess(
     taken = _names(proto.graph)
     prefix = next(one for one in _numbered("front", "/") if not any(name.startswith(one) for name in taken))
     made, targets = Front(Nodes(prefix)), [wanted]
+    rate = _rate(proto)
     for kind in reversed(kinds):
         targets.insert(0, kind.needs(targets[0]))
+        rate = kind.values().get("rate", rate * kind.values().get("by", 1))
     value = next(one for one in _numbered(targets[0].name) if one not in taken)
     first = targets[0] = replace(targets[0], name=value)
     for kind, one in zip(kinds, targets[1:], strict=True):
         value = kind.append(made, value, one)
     _put(proto, made, first, wanted, value)
+    _record(proto, _RATE, str(rate) if rate else "")
     proto.graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in initial.items())
     onnx.checker.check_model(proto)
     onnx.save(proto, str(file))
     return Preprocessed(file, str(first), str(wanted), tuple(name for _, name, _ in made.states))
+
+
+def rate_of(path: Path) -> int:
+    """Return the samples a second that a model's front end takes; 0: it is not known."""
+    return 0 if is_tflite(path) else _rate(parsed(path, read_bytes(path, Budget())))
+
+
+def _rate(proto: onnx.ModelProto) -> int:
+    found = next((one.value for one in proto.metadata_props if one.key == _RATE), "")
+    return int(found) if found.isdecimal() else 0
 
 
 _WORDS = {int: "a whole number", float: "a number"}  # of parameters
@@ -154,7 +171,7 @@ def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, An
         proto = read_bound(source, options)
         if (opset_of(proto) or OPSET) < OPSET:
             proto = with_opset(proto, OPSET, source.name)
-        _record(proto, (*own_states(proto), *options.states))
+        _record_states(proto, (*own_states(proto), *options.states))
         return proto, {}
     # onnxruntime can't run LiteRT's integer arithmetic of int8 weights with float activations
     chosen = replace(options, hybrid="float") if options.hybrid == "auto" else options
@@ -168,17 +185,21 @@ def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, An
         )
     for number, node in enumerate(found.proto.graph.node):  # the nodes of one operator share its name
         node.name = f"{node.name or node.op_type} {number}"
-    _record(found.proto, found.states)
+    _record_states(found.proto, found.states)
     return found.proto, dict(found.initial)
 
 
-def _record(proto: onnx.ModelProto, states: Sequence[tuple[str, str]]) -> None:
-    """Write states to a model's metadata."""
-    kept = [one for one in proto.metadata_props if one.key != STATES]
+def _record_states(proto: onnx.ModelProto, states: Sequence[tuple[str, str]]) -> None:
+    _record(proto, STATES, json.dumps(states) if states else "")
+
+
+def _record(proto: onnx.ModelProto, key: str, value: str) -> None:
+    """Write a value to a model's metadata; "": remove it."""
+    kept = [one for one in proto.metadata_props if one.key != key]
     del proto.metadata_props[:]
     proto.metadata_props.extend(kept)
-    if states:
-        proto.metadata_props.add(key=STATES, value=json.dumps(states))
+    if value:
+        proto.metadata_props.add(key=key, value=value)
 
 
 def _target(proto: onnx.ModelProto, name: str, source: Path) -> Target:
@@ -273,4 +294,4 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
         functions = _different([*proto.functions, *front.functions])
         del proto.functions[:]
         proto.functions.extend(functions)
-    _record(proto, (*own_states(proto), *((output, name) for output, name, _ in states)))
+    _record_states(proto, (*own_states(proto), *((output, name) for output, name, _ in states)))

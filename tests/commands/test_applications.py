@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from own import begin
 
+import mtool
 from mtool.base import resources
 from mtool.base.errors import FitError, MismatchError, UsageError
 from mtool.cli import app
@@ -106,10 +107,51 @@ def test_recordings_that_can_not_be_used(project: Path, caplog: pytest.LogCaptur
         assert len(replaying.read_clips([cut], settings)[0].samples) == 15_950
     assert "15950 of the 16000 samples" in caplog.text
     path = clip(project / "a.wav")
-    for text, said in (("1\tkeyword\n", "a.txt:1 is not a label"), ("\n1\t2\tother\n", "a.txt:2: 'other' is not in")):
-        path.with_suffix(".txt").write_text(text)
+    for text, said in (
+        (b"1\tkeyword\n", "a.txt:1 is not a label"),
+        (b"\n1\t2\tother\n", "a.txt:2: 'other' is not in"),
+        (b"\xff\xfe", "a.txt is not text in UTF-8"),
+        (b"2\t1\tkeyword\n", "a.txt:1: 2 to 1 s is not a part of it"),
+        (b"2\t4\tkeyword\n", "a.txt:1: 2 to 4 s is not a part of it"),
+        (b"nan\t2\tkeyword\n", "a.txt:1: nan to 2 s is not a part of it"),
+    ):
+        path.with_suffix(".txt").write_bytes(text)
         with pytest.raises(UsageError, match=said):
             replaying.read_clips([path], settings)
+
+
+def test_recordings_are_read_once_also_with_an_extensible_header(project: Path) -> None:
+    settings = replaying.settings_of(user_project.require())
+    folder = project / "clips"
+    plain = clip(folder / "a.wav", (0.1, 0.2), seconds=0.5).read_bytes()
+    extended = (40).to_bytes(4, "little") + b"\xfe\xff" + plain[22:36]
+    extended += bytes.fromhex("16001000040000000100000000001000800000aa00389b71")
+    (folder / "B.WAV").write_bytes(b"RIFF" + (16060).to_bytes(4, "little") + plain[8:16] + extended + plain[36:])
+    clips = replaying.read_clips([folder, folder / "a.wav", folder / ".." / "clips" / "a.wav"], settings)
+    assert sorted(one.path.name for one in clips) == ["B.WAV", "a.wav"]
+    assert np.array_equal(clips[0].samples, clips[1].samples) and len(clips[0].samples) == 8000
+
+
+def test_the_rate_is_that_of_the_front_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 40]) for name in ("x", "score"))
+    graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], ["score"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "m.onnx")
+    front = mtool.preprocess(
+        ("decimate:by=3", "log_mel:rate=8000"), tmp_path / "m.onnx", output=tmp_path / "front.onnx"
+    )
+    values = ("--app", "wakeword", "--model", str(front.path), "--board", "host")
+    assert app.invoke(["new", str(tmp_path / "hey"), *values]) == 0
+    assert "keyword: element 0 of the 80 of score; change it in [app.keywords] of mtool.toml" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path / "hey")
+    slow = clip(Path("clips/a.wav"), rate=16_000)
+    assert app.invoke(["replay", str(slow)]) == 2
+    said = capsys.readouterr().err
+    assert "expected  16 bits a sample, 24000 Hz" in said and "set rate" not in said
+    file = Path("mtool.toml")
+    file.write_text(file.read_text().replace("rate = 24000", "rate = 16000"))
+    for command in (["replay", str(slow)], ["update"]):
+        assert app.invoke(command) == 2
+        assert "rate in [app] is 16000\n  the front end in front.onnx is for 24000" in capsys.readouterr().err
 
 
 def test_other_detections_than_here_are_reported(project: Path) -> None:
@@ -139,6 +181,7 @@ def test_other_detections_than_here_are_reported(project: Path) -> None:
         ("smoothing = 3", "smoothing = 2.5", "smoothing: expected a whole number, found 2.5"),
         ('"keyword" = 0', "", "keywords: expected a length of at least 1, found {}"),
         ('"keyword" = 0', '"keyword" = 1', "keyword: expected 0 to 0, elements of score, found 1"),
+        ('"keyword" = 0', '"keyword" = false', "keywords.keyword: expected a whole number, found false"),
         ('"keyword" = 0', '"yes" = 0\n"no" = 0', "keywords: yes and no are the same element, 0"),
         ('"keyword" = 0', '"key\\"word" = 0', 'keywords.key"word'),
         ('type = "wakeword"', 'type = "standalone"', "is not an application"),
