@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mtool import commands
 from mtool.base import plural, spelling
+from mtool.base.errors import UsageError
 from mtool.base.option_values import Integer, Method, WeightType
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
@@ -23,7 +24,7 @@ def quantize(
     output: Path | None = None,
     board: str = parameters.HOST,
     method: Method = "minmax",
-    weights: WeightType = "int8",
+    weights: WeightType | None = None,
     budget: str | None = None,
     recipe: Path | None = None,
     activations: Integer = "int8",
@@ -42,7 +43,10 @@ def quantize(
 
     The ranges of its activations come from --data; the result is an ONNX model in QDQ form, also for a .tflite model.
     """
-    scheme = commands.Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io, weights)
+    if recipe is not None and weights is not None:
+        raise UsageError("a recipe has the whole scheme", hint="leave out --weights, or --recipe")
+    excluded, kind = tuple(exclude or ()), weights or "int8"
+    scheme = commands.Scheme(method, activations, symmetric, not per_tensor, excluded, integer_io, kind)
     with out.progress() as progress:
         quantized = commands.quantize(
             model,

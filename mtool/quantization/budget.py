@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from mtool.base import plural
 from mtool.base.errors import FitError, UsageError
 from mtool.base.tensors import Sample
 from mtool.boards import Board
@@ -40,6 +41,7 @@ _LOST = 0.005  # of the accuracy with 8 bits, and
 _LEAST_DB, _LOST_DB = 20.0, 3.0  # of the outputs where there are no labels, for the default
 _EXAMPLE = "--budget flash=64K,ms=30,accuracy=-0.5"
 _SIZE = "a size such as 64K"
+_COSTS: Mapping[str, Callable[[Any], str]] = {"flash": kilobytes, "ram": kilobytes, "ms": "{:.3g} ms".format}
 _EXPECTED = {
     "flash": _SIZE, "ram": _SIZE, "ms": "milliseconds", "accuracy": "a change in percentage points, 0 or less",
     "sqnr": "decibels",
@@ -79,7 +81,7 @@ class Budget:
         """
         found: dict[str, Any] = {}
         for part in text.split(","):
-            name, _, value = part.strip().partition("=")
+            name, value = (text.strip() for text in part.partition("=")[::2])
             if name not in cls.__dataclass_fields__ or name in found:
                 why = "is given twice" if name in found else "is not a limit"
                 limits = ", ".join(cls.__dataclass_fields__)
@@ -204,21 +206,23 @@ class Start:
         tensors = {name for group in rounding.activations_of(found) for name in group}
         rounding.widen(found, {*bits.wide})
         layers = {layer.node.name: layer for layer in rounding.layers_of(found, self.floats)}
-        unknown = [*(bits.weights.keys() - layers.keys()), *({*bits.wide} - tensors)]
-        if unknown:
+        unknown = sorted([*(bits.weights.keys() - layers.keys()), *({*bits.wide} - tensors)])
+        missing = [name for name in layers if name not in bits.weights]
+        if unknown or missing:
             raise UsageError(
-                f"the model has no {unknown[0]!r} whose bits can be chosen",
+                f"the model has no {unknown[0]!r} whose bits can be chosen"
+                if unknown
+                else f"the recipe lacks the bits of {plural.count(len(missing), 'layer')}: {', '.join(missing[:4])}",
                 details=[f"its layers: {', '.join(sorted(layers)[:4])}"],
                 hint="use the recipe with the model and the options that it was made for",
             )
-        changed = [layer for name, layer in layers.items() if name in bits.weights]
-        for number, (layer, pairs) in enumerate(self.inputs(found, changed)):
+        for number, (layer, pairs) in enumerate(self.inputs(found, [*layers.values()])):
             chosen = bits.weights[layer.node.name]
             if chosen == FLOAT:
                 rounding.keep_float(found, self.floats, layer)
             else:
                 rounding.put(found, layer, *rounding.fitted(layer, pairs, (chosen,)))
-            listener(number + 1, len(changed))
+            listener(number + 1, len(layers))
         return found
 
     def inputs(self, model: onnx.ModelProto, layers: Sequence[Layer]) -> Iterator[tuple[Layer, Pairs]]:
@@ -249,6 +253,7 @@ class Bench:
 
     of_float: the float model's accuracy; None: the outputs are not classes.
     is_labelled: the accuracy is by labels; else it is the agreement with the float model.
+    samples: the number of samples that it is of.
     measure: what the accuracy is, in words.
     """
 
@@ -256,6 +261,7 @@ class Bench:
     price: Callable[[onnx.ModelProto], Cost]
     of_float: float | None
     is_labelled: bool
+    samples: int
     measure: str = ""
 
 
@@ -357,7 +363,7 @@ class Search:
                 middle = (last + after) // 2
                 last, after = (middle, after) if is_before(middle) else (last, middle)
         self.tried(self.state(4))
-        found = self._best()
+        found = self.best()
         if self.lacks(found) and not self.excess(found):
             found = self._more(found)
         if self.lacks(found) or self.excess(found):
@@ -365,15 +371,23 @@ class Search:
         self.listener(self.total, self.total)
         return found, self._front(found)
 
-    def _best(self) -> Point:
-        """Return the model that exceeds the costs least, lacks least, and is the most accurate or smallest."""
+    def best(self) -> Point:
+        """Return the model that exceeds the costs least, lacks least, and is the most accurate or smallest.
 
-        def rank(point: Point) -> tuple[float, ...]:
-            score = point.score
-            best = (-(score.accuracy or 0), -score.sqnr_db) if self.budget.costs else (point.weight_bytes,)
-            return sum(self.excess(point).values()), self.lacks(point), *best
+        Accuracies within a standard error or one sample of the highest are equal: then the highest SQNR counts.
+        """
 
-        return min(self.points.values(), key=rank)
+        def misses(point: Point) -> tuple[float, float]:
+            return sum(self.excess(point).values()), self.lacks(point)
+
+        least = min(map(misses, self.points.values()))
+        found = [point for point in self.points.values() if misses(point) == least]
+        if not self.budget.costs:
+            return min(found, key=lambda point: point.weight_bytes)
+        top = max(point.score.accuracy or 0.0 for point in found)
+        noise = max(1, (self.bench.samples * top * (1 - top)) ** 0.5) / self.bench.samples + 1e-9
+        equal = [point for point in found if (point.score.accuracy or 0.0) >= top - noise]
+        return min(equal, key=lambda point: (-round(point.score.sqnr_db, 1), point.weight_bytes))
 
     def weight_bytes(self, bits: Bits) -> dict[str, float]:
         """Return the bytes of each layer's weights, packed."""
@@ -466,13 +480,17 @@ class Search:
         return tuple(every[one] for one in sorted({*every.keys() - worse, costs(found)})[::-1])
 
     def _none(self) -> FitError:
-        """Return the error with the nearest model."""
-        nearest = self._best()
-        over = [f"{name} by {part:.1%}" for name, part in self.excess(nearest).items()]
+        """Return the error with the models that were tried, and the nearest."""
+        nearest = self.best()
+        over = []
+        for name in self.excess(nearest):
+            has, most = (_COSTS[name](getattr(one, name)) for one in (nearest.cost, self.budget))
+            over.append(f"{name}: {has} of {most}")
         if lack := self.lacks(nearest):
-            over.append(f"SQNR by {lack:.2g} dB" if self.least is None else f"accuracy by {lack:.2g} points")
+            over.append(f"SQNR: {lack:.2g} dB less" if self.least is None else f"accuracy: {lack:.2g} points less")
+        tried = [f"tried: {point.describe(self.bench.of_float)}" for point in self._front(nearest)]
         return FitError(
             f"no model is within the budget {self.budget}",
-            details=[f"the nearest: {nearest.describe(self.bench.of_float)}", f"it misses {', '.join(over)}"],
+            details=[*tried, f"the nearest: {nearest.describe(self.bench.of_float)}", f"it needs {', '.join(over)}"],
             hint="raise the limits to those of the nearest model, or choose a larger board",
         )

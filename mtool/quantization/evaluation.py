@@ -11,7 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from mtool.device.build.build import BUILD_FOLDER
 from mtool.manifest import Manifest, Tensor
 from mtool.quantization import dataset
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.metrics import Figures, Scoring, check, figures, output_of
+from mtool.quantization.metrics import Figures, Output, Scoring, check, doubts_of_labels, figures, output_of
 from mtool.stages import formatting
 from mtool.stages import samples as sampling
 from mtool.stages.building import HOST_DRIVEN, BuiltProject
@@ -79,9 +79,14 @@ class Labelled:
                 details=["expected an array `labels` with a class, or a row of numbers, for each sample"],
                 hint="add it: np.savez(..., labels=[3, 0, ...]); or give a file: --labels FILE",
             )
-        output = output_of(_scores(described, self.scoring.output))
+        tensor = _scores(described, self.scoring.output)
+        output, doubts = output_of(tensor), found.doubts
+        if more := doubts_of_labels(found.labels, output):
+            rebuilt = _rebuilt(described, tensor)
+            said = f"all labels are 0 or 1, and {tensor.name} has an input's shape: the score is the mean square error"
+            output, doubts = (_ERROR, (*doubts, said)) if rebuilt else (output, (*doubts, *more))
         _, labels = check(found.labels, len(found.samples), self.scoring, output)
-        for doubt in found.doubts:
+        for doubt in doubts:
             log.warning("%s", doubt)
         return Data(found.samples[: self.most], labels[: self.most])
 
@@ -228,6 +233,9 @@ def _logged(done: Evaluation, start: float) -> Evaluation:
 def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: Scoring) -> Figures:
     """Compute the metrics of a model's outputs for labelled samples; integers are dequantized first.
 
+    If each sample has a label of 0 or 1 instead of a class, and the output is an input's reconstruction, its error is
+    the score.
+
     Raises:
         UsageError: the labels don't suit the output or the metrics, or it is not clear which output has the scores.
         ModelError: an output is not finite.
@@ -235,7 +243,21 @@ def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: 
     assert read.labels is not None
     tensor = _scores(described, scoring.output)
     rows = np.stack([sampling.real(np.asarray(one[tensor.name]), tensor).reshape(-1) for one in outputs])
-    return figures(rows, read.labels, scoring, output_of(tensor))
+    rebuilt = _rebuilt(described, tensor) if read.labels.shape[1:] == (1,) else None
+    if rebuilt is None:
+        return figures(rows, read.labels, scoring, output_of(tensor))
+    inputs = [sampling.real(np.asarray(one[rebuilt.name]), rebuilt).reshape(-1) for one in read.samples]
+    errors = np.square(rows - inputs).mean(axis=1, keepdims=True)
+    return figures(errors, read.labels, replace(scoring, metrics=scoring.metrics or ("auc", "map")), _ERROR)
+
+
+_ERROR = Output("the mean square error", 1)
+
+
+def _rebuilt(described: Manifest, tensor: Tensor) -> Tensor | None:
+    """Return the input that an output of several values reconstructs: it has the same shape."""
+    same = (one for one in described.inputs if one.shape == tensor.shape)
+    return next(same, None) if output_of(tensor).size > 1 else None
 
 
 def _scores(described: Manifest, name: str) -> Tensor:

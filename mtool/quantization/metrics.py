@@ -23,6 +23,7 @@ Scores = NDArray[np.float64]
 """A row for each sample."""
 Labels = NDArray[np.int64]
 Kind = Literal["classes", "binary", "values"]
+_MANY = 3  # classes
 _Z = 1.959964  # the standard normal distribution's 97.5th percentile
 
 
@@ -164,6 +165,18 @@ def check(labels: Array, samples: int, how: Scoring, output: Output) -> tuple[Ki
             hint=f"for these labels: {', '.join(_of_kind(kind))}",
         )
     return kind, labels
+
+
+def doubts_of_labels(labels: Array | None, output: Output) -> tuple[str, ...]:
+    """Return a line if labels of classes are only 0 and 1, and the model has more outputs."""
+    if labels is None or labels.dtype.kind not in "biu" or labels.size != len(labels):
+        return ()
+    if output.size < _MANY or (labels > 1).any():
+        return ()
+    return (
+        f"all labels are 0 or 1, as for normal and anomalous, but {output.name} has {output.size} values: "
+        "the metrics are those of a classifier",
+    )
 
 
 def _of_kind(kind: Kind) -> list[str]:

@@ -37,7 +37,7 @@ from mtool.device.build import measure
 from mtool.quantization import dataset, recipes, recurrent, rounding
 from mtool.quantization.budget import WIDE, Bench, Bits, Budget, Cost, Score, Search, Start, least_sqnr, price
 from mtool.quantization.dataset import Data, Pixels
-from mtool.quantization.metrics import Figures, Output, Scoring, check, figures, output_of
+from mtool.quantization.metrics import Figures, Output, Scoring, check, doubts_of_labels, figures, output_of
 from mtool.quantization.recipes import Made, Recipe, Result, Row
 from mtool.stages import formatting
 from mtool.stages.building import STANDALONE, build_model
@@ -237,10 +237,25 @@ def of_layers(
 # Doubts about calibration data: whether a model's batch normalization statistics match the data, and its ranges do.
 
 
+_FEW_SAMPLES = 100  # for weights of few bits
 _MOST_SAMPLES = 32  # samples whose activations are held in memory
 _MOST_DISTANCE = 1.0  # standard deviations between means, median of the channels
 _MOST_RATIO = 3.0  # between standard deviations, median of the channels
 _FEWEST_SAMPLES, _FEWEST_CLASSES = 8, 3
+
+
+def doubts_of_samples(samples: Sequence[Sample], weights: WeightType) -> tuple[str, ...]:
+    """Return a line if there are few samples for weights of few bits, and for each input that is always the same."""
+    found = []
+    if weights != "int8" and len(samples) < _FEW_SAMPLES:
+        few = plural.count(len(samples), "sample")
+        found.append(f"{few} to calibrate weights of few bits: give {_FEW_SAMPLES} or more")
+    for name, first in samples[0].items():
+        if first.dtype.kind == "f" and first.size > 1 and all((one[name] == first.flat[0]).all() for one in samples):
+            found.append(
+                f"the input {name} is {first.flat[0] + 0:g} everywhere in the calibration data: check the data"
+            )
+    return tuple(found)
 
 
 def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Path) -> tuple[str, ...]:
@@ -553,11 +568,13 @@ def quantize(
     inputs = whole_windows(compiled.manifest.inputs)
     calibrating = _data(data, inputs, pixels, labels if evaluate is None else None)
     comparing = calibrating if evaluate is None else _data(evaluate, inputs, pixels, labels)
+    doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
+    doubts += doubts_of_samples(calibrating.samples, how.weights)
     outputs = compiled.manifest.outputs
     if comparing.labels is not None and len(outputs) == 1:
         judged = output_of(outputs[0])
         comparing = replace(comparing, labels=check(comparing.labels, len(comparing.samples), Scoring(), judged)[1])
-    doubts = [*dict.fromkeys((*calibrating.doubts, *comparing.doubts))]
+        doubts += doubts_of_labels(comparing.labels, judged)
     inside = replace(chosen, dims={}, constants={})  # the quantized model has their values
 
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name, _without_golden():
@@ -679,7 +696,7 @@ def _bench(
     what = "by the labels" if is_labelled else "the same class as the float model's"
     over = plural.count(len(before), "sample")
     measure = f"SQNR of {over}" if known is None else f"{what}, {over}"
-    return Bench(judge, costs, known, is_labelled and known is not None, measure)
+    return Bench(judge, costs, known, is_labelled and known is not None, len(before), measure)
 
 
 def _is_same_file(one: object, other: object) -> bool:

@@ -18,6 +18,7 @@ from mtool.base.records import Strict
 from mtool.base.tensors import Sample
 from mtool.quantization.budget import Bits, Point
 from mtool.quantization.dataset import hash_of
+from mtool.stages import arrays
 from mtool.stages.formatting import kilobytes
 from mtool.version import __version__
 
@@ -82,7 +83,7 @@ class Recipe(Strict):
 
     made: Made
     scheme: How
-    weights: dict[str, int]
+    weights: dict[str, Literal[8, 4, 2, 32]]
     activations: dict[str, Literal[16]] = Field(default={})
     result: Result
     front: list[Row] = Field(default=[])
@@ -97,7 +98,8 @@ class Recipe(Strict):
         """Return the recipe of a model that was made with a `Scheme` and these bits."""
         how = How.model_validate(scheme, from_attributes=True)
         wide: dict[str, Literal[16]] = dict.fromkeys(bits.wide, 16)
-        return cls(made=made, scheme=how, weights={**bits.weights}, activations=wide, result=result, front=[*front])
+        weights: Any = {**bits.weights}
+        return cls(made=made, scheme=how, weights=weights, activations=wide, result=result, front=[*front])
 
     def as_toml(self) -> bytes:
         """Return its file."""
@@ -129,6 +131,7 @@ def read(path: Path) -> Recipe:
     Raises:
         UsageError: it can't be read, or is not a recipe.
     """
+    arrays.check_regular(path)
     tables, _ = read_toml(path, "the recipe ")
     return records.read(Recipe, tables, f"{path} is not a recipe", hint="mtool quantize --budget writes them", most=5)
 

@@ -61,6 +61,8 @@ result, with which `mtool verify` compares:
 mtool differs from onnxruntime in these cases:
 
 - With tf_crop_and_resize, onnxruntime ignores the region of interest along axes that keep their size.
+- MatMulNBits multiplies floats, whatever its accuracy_level: with 4, onnxruntime rounds activations to int8.
+  `mtool verify` compares with level 0.
 - A recurrent layer with zero steps returns its initial state instead of 0.
 - MeanVarianceNormalization of equal values (a channel that coarse quantization made constant) is 0. onnxruntime
   divides 0 by 0; in ONNX's reference, the result depends on rounding.

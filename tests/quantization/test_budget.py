@@ -17,7 +17,7 @@ from mtool.base.errors import FitError, UsageError
 from mtool.cli import app
 from mtool.commands import Scheme
 from mtool.quantization import recipes, rounding
-from mtool.quantization.budget import Bench, Bits, Budget, Cost, Score, Search, Start
+from mtool.quantization.budget import Bench, Bits, Budget, Cost, Point, Score, Search, Start
 from mtool.verification.oracles import ort
 
 quantization = pytest.importorskip("onnxruntime.quantization")
@@ -30,7 +30,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_is_read_and_written() -> None:
-    found = Budget.parse("flash=64K, ram=1.5KiB,ms=30ms,accuracy=-0.5,sqnr=20dB")
+    found = Budget.parse("flash = 64K, ram=1.5KiB,ms=30ms,accuracy=-0.5,sqnr=20dB")
     assert found == Budget(65536, 1536, 30.0, -0.5, 20.0)
     assert Budget.parse(str(found)) == found
 
@@ -95,7 +95,7 @@ class Fake:
     """A bench whose figures are sums over layers, as if each model had been measured."""
 
     def __init__(self, search: dict[str, dict[int, float]], sizes: Mapping[int, float], together: float) -> None:
-        self.loss, self.sizes, self.together = search, sizes, together
+        self.loss, self.sizes, self.together, self.samples = search, sizes, together, 10_000
         self.bits = Bits({})
 
     def bench(self) -> Bench:
@@ -107,7 +107,7 @@ class Fake:
         def price(model: onnx.ModelProto) -> Cost:
             return Cost(round(sum(self.sizes[bits] for bits in self.bits.weights.values())))
 
-        return Bench(judge, price, 0.9, is_labelled=True)
+        return Bench(judge, price, 0.9, is_labelled=True, samples=self.samples)
 
 
 def searched(
@@ -163,9 +163,28 @@ def test_what_the_nearest_model_misses(monkeypatch: pytest.MonkeyPatch, start: S
     assert (
         refused.value.exit_code == 4 and refused.value.what == "no model is within the budget flash=32B,accuracy=-0.1"
     )
-    assert "the nearest: " in refused.value.details[0] and "it misses flash by 100.0%" in refused.value.details[1]
+    *tried, nearest, needs = refused.value.details
+    assert len(tried) > 2 and all(line.startswith("tried: ") for line in tried)
+    assert tried[0].startswith("tried: 8 bits, weights 256 B, flash 256 B")
+    assert nearest.startswith("the nearest: 2 bits")
+    assert needs == "it needs flash: 64 B of 32 B, accuracy: 3.9 points less"
     with pytest.raises(UsageError, match="no estimate of ms"):
         searched(monkeypatch, start, Budget(ms=3))
+
+
+@pytest.mark.parametrize(("samples", "expected"), [(400, "b"), (40_000, "a"), (40, "b")])
+def test_accuracies_within_their_standard_error_are_equal(
+    monkeypatch: pytest.MonkeyPatch, start: Start, samples: int, expected: str
+) -> None:
+    fake = Fake({f"fc{n}": {8: 0.0} for n in range(4)}, {8: 64}, 0)
+    fake.samples, fake.bits = samples, Bits(dict.fromkeys(fake.loss, 8))
+    monkeypatch.setattr(Start, "made", lambda *_: start.integers)
+    search = Search(start, fake.bench(), Budget(flash=1000), lambda done, total: None)
+    of = {"a": (Score(0.905, 20.0), 30), "b": (Score(0.900, 22.04), 20), "c": (Score(0.900, 21.96), 25)}
+    search.points = {
+        name: Point(Bits({name: 8}), size, Cost(size), score, start.integers) for name, (score, size) in of.items()
+    }
+    assert search.best() == search.points[expected]
 
 
 def test_wide_activations_keep_their_range(start: Start, tmp_path: Path) -> None:
@@ -215,15 +234,29 @@ def test_a_recipe_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text("[made]\nmodel = 1\n")
     with pytest.raises(UsageError, match="is not a recipe"):
         recipes.read(tmp_path / "b.toml")
+    (tmp_path / "c.toml").write_bytes(made.as_toml().replace(b"a = 4", b"a = 5"))
+    with pytest.raises(UsageError, match=r"weights\.a: expected 8, 4, 2 or 32, found 5"):
+        recipes.read(tmp_path / "c.toml")
     with pytest.raises(UsageError, match="exists and is not a recipe"):
         recipes.check_target(tmp_path / "b.toml", [])
 
 
-def test_options_that_contradict_each_other(start: Start) -> None:
+def test_options_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="chooses the weights' bits"):
         mtool.quantize("net.onnx", [], budget="flash=1K", scheme=Scheme(weights="int4"))
+    assert app.invoke(["quantize", "net.onnx", "--data", "a.npz", "--recipe", "a.toml", "--weights", "int8"]) == 2
+    assert "leave out --weights, or --recipe" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"^gone.toml does not exist"):
+        mtool.quantize("net.onnx", [], recipe="gone.toml")
     with pytest.raises(UsageError, match="has the whole scheme"):
         mtool.quantize("net.onnx", [], budget="flash=1K", recipe="a.toml")
+
+
+def test_a_recipe_has_the_bits_of_all_layers(start: Start) -> None:
+    with pytest.raises(UsageError, match="the recipe lacks the bits of 2 layers: fc1, fc3"):
+        start.made(Bits({"fc0": 8, "fc2": 4}))
+    with pytest.raises(UsageError, match="the model has no 'fc9'"):
+        start.made(Bits({f"fc{n}": 8 for n in (0, 1, 2, 3, 9)}))
 
 
 @pytest.mark.slow

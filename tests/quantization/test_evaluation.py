@@ -165,6 +165,21 @@ def test_wrong_data_are_reported_before_the_build(arguments: list[str], said: li
     assert not Path("build").exists()
 
 
+@pytest.mark.parametrize(("outputs", "said"), [(4, "y has an input's shape"), (5, "y has 5 values")])
+def test_labels_of_normal_and_anomalous_samples(outputs: int, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Relu reconstructs positive values; negative ones are the anomalies."""
+    x = np.random.default_rng(0).random((20, 1, 4), np.float32) + 0.1
+    labels = np.arange(20) % 2
+    x[labels == 1] *= -1
+    np.savez("data.npz", x=x, labels=labels)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    made = graphs.model(nodes, {"x": (np.float32, (1, 4))}, ["y"], {"w": np.eye(4, outputs, dtype=np.float32)})
+    onnx.save(made, "net.onnx")
+    found = mtool.evaluate("net.onnx", "data.npz", by_reference=True).figures
+    assert said in caplog.text
+    assert found.by_name == {"auc": 1.0, "map": 1.0} if outputs == 4 else "top1" in found.by_name
+
+
 @pytest.mark.slow
 def test_the_digits_on_the_host_and_in_qemu(capsys: Captured) -> None:
     boards = ["host", *(["mps2_an386"] if shutil.which("qemu-system-arm") else [])]

@@ -225,6 +225,11 @@ def test_what_few_bits_cost_is_reported() -> None:
     assert "the class of 22 of 100 samples changed; try more calibration data, or --activations int16" in line
     (line,) = quantizing.doubts_of_loss({"a": 8}, [good], None, ())
     assert "no layer can have fewer than 8 bits" in line
+    assert quantizing.doubts_of_samples([{"x": np.arange(2.0)}] * 99, "int8") == ()
+    one = {"x": np.zeros((1, 4), np.float32), "state": np.zeros(3, np.int64), "gain": np.ones(1, np.float32)}
+    few, constant = quantizing.doubts_of_samples([one] * 99, "int4")
+    assert "99 samples" in few and "give 100 or more" in few and "the input x is 0 everywhere" in constant
+    assert quantizing.doubts_of_samples([one] * 100, "int2") == (constant,)
     with pytest.raises(UsageError, match="need a scale for each channel"):
         Scheme(weights="int4", per_channel=False)
 

@@ -279,13 +279,29 @@ outputs = over_samples(NAME, opened, INSTALL)
 
 
 def _with_exact_products(model: str | bytes) -> str | bytes:
-    """Return the model, or an equivalent one if its integer products would saturate on this processor."""
+    """Return the model, or an equivalent one if its integer products would saturate on this processor.
+
+    In MatMulNBits, an `accuracy_level` of 4 lets onnxruntime round activations to int8: products of floats instead.
+    """
     proto = onnx.load(model, load_external_data=False) if isinstance(model, str) else onnx.load_from_string(model)
-    if not has_products(proto) or not saturate():
+    saturates = has_products(proto) and saturate()
+    if not saturates and not any(_levels(proto)):
         return model
-    log.warning("%s", SAYING)
     whole = onnx.load(model) if isinstance(model, str) else proto
-    return bytes(exact(whole).SerializeToString())
+    for attribute in _levels(whole):
+        attribute.i = 0
+    if saturates:
+        log.warning("%s", SAYING)
+        whole = exact(whole)
+    return bytes(whole.SerializeToString())
+
+
+def _levels(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
+    """Return the attributes of MatMulNBits that let activations have fewer bits."""
+    bodies: tuple[Any, ...] = (model.graph, *model.functions)
+    nodes = (node for body in bodies for graph in _graphs(body) for node in graph.node)
+    attributes = (each for node in nodes if node.op_type == "MatMulNBits" for each in node.attribute)
+    return (each for each in attributes if each.name == "accuracy_level" and each.i)
 
 
 def _with_bytes(model: str | bytes, names: Mapping[str, str]) -> bytes:

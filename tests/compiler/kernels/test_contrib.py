@@ -9,6 +9,7 @@ from graphs import HOST, compiled, model, reference, run_c
 from onnx import helper
 
 from mtool.base.errors import ModelError
+from mtool.verification.oracles import ort
 
 RNG = np.random.default_rng(9)
 F = np.float32
@@ -115,6 +116,16 @@ def test_inputs_of_a_block_in_any_order(is_even: bool, tmp_path: Path) -> None:
     constants = {"w": codes(np.uint8, 6, 3, 8), "s": floats(18) / 10, "g": RNG.permutation(blocks).astype(np.int32)}
     attrs = {"K": 48, "N": 6, "bits": 4, "block_size": 16}
     check("MatMulNBits", {"x": floats(2, 48)}, ["x", "w", "s", "", "g"], constants, tmp_path, atol=1e-4, **attrs)
+
+
+def test_activations_of_a_product_stay_floats(tmp_path: Path) -> None:
+    """With accuracy_level 4, onnxruntime would round them to int8."""
+    constants = {"w": codes(np.uint8, 6, 3, 8), "s": floats(18) / 10}
+    attrs = {"K": 48, "N": 6, "bits": 4, "block_size": 16, "accuracy_level": 4}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **attrs)
+    proto, feeds = model([node], {"x": (F, (2, 48))}, ["y"], constants), {"x": floats(2, 48)}
+    theirs = ort.opened(proto.SerializeToString())(feeds)["y"]
+    np.testing.assert_allclose(run_c(compiled(proto, HOST), feeds, tmp_path)[0], theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize(
