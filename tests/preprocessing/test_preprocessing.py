@@ -15,6 +15,7 @@ from tflite_models import Op, T
 
 import mtool
 from mtool.errors import ModelError, UsageError
+from mtool.preprocessing.spectrum import CONVENTIONS
 from mtool.verification import reference
 
 RECORDED = np.load(Path(__file__).with_name("features.npz"))
@@ -132,6 +133,14 @@ def test_front_ends_of_several_runs_are_those_of_one(tmp_path: Path) -> None:
         path = mtool.preprocess(kind, path, output=tmp_path / f"{number}.onnx").path
     name = onnx.load(path).graph.input[0].name
     assert np.allclose(_calls(path, name, np.split(pcm, 4)), once, atol=1e-3)
+
+
+def test_the_defaults_are_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "preprocess.md").read_text()
+    for name in ("tensorflow", "torchaudio", "librosa"):
+        one = CONVENTIONS[name]
+        values = (one.rate, one.window, one.hop, one.mels, one.coefficients, "dB" if one.decibels else "natural")
+        assert f"| {name} | {' | '.join(map(str, values))} |" in text
 
 
 @pytest.mark.parametrize("name", ["torchaudio/mfcc", "mlperf/log_mel"])

@@ -499,6 +499,9 @@ class _Slider(Rewriter):
                 for first, end in self.computed(node):
                     self.rows[out].pieces.append((first, end, self.compute(node, first, end)))
                 self.join(out, node)
+        of_inputs = {*self.replaced, *(f"{value} next" for value in self.windows)}
+        if self.graph.slides and of_inputs.issuperset(state.output for state, _, _ in self.kept):
+            log.warning("--slide saves no computation: only rows of the input are kept (-v: why)")
         graph, ends = self.graph, [state.input for state in self.replaced.values()]
         outputs = [self.whole(value) for value in self.outputs if value not in self.replaced]
         inputs = [value for value in graph.inputs if value not in ends]

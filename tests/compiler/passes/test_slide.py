@@ -50,6 +50,15 @@ def test_hops_equal_whole_windows(seed: int) -> None:
     _compared(seed, 8)
 
 
+@pytest.mark.parametrize("warns", [False, True])
+def test_a_slide_that_saves_nothing_is_reported(warns: bool, caplog: pytest.LogCaptureFixture) -> None:
+    w = np.ones((1, 1, 3), np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[1 + 3 * warns])
+    graph = imported(model([node], {"x": (np.float32, [1, 1, 16])}, ["y"], {"w": w}))
+    passes.run(replace(graph, slides=slides_of(["x=1"])), HOST)
+    assert ("saves no computation" in caplog.text) == warns
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 300, 25))
 def test_many_hops_of_many_networks_equal_whole_windows(first: int) -> None:
