@@ -500,6 +500,11 @@ class _Slider(Rewriter):
                     self.rows[out].pieces.append((first, end, self.compute(node, first, end)))
                 self.join(out, node)
         of_inputs = {*self.replaced, *(f"{value} next" for value in self.windows)}
+        of_inputs |= {
+            f"{node.outputs[0]} next"
+            for node in self.graph.nodes
+            if isinstance(node.attrs, Loop) and node.attrs.expr.op == "load"
+        }
         if self.graph.slides and of_inputs.issuperset(state.output for state, _, _ in self.kept):
             log.warning("--slide saves no computation: only rows of the input are kept (-v: why)")
         graph, ends = self.graph, [state.input for state in self.replaced.values()]

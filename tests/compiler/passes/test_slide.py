@@ -52,10 +52,10 @@ def test_hops_equal_whole_windows(seed: int) -> None:
 
 @pytest.mark.parametrize("warns", [False, True])
 def test_a_slide_that_saves_nothing_is_reported(warns: bool, caplog: pytest.LogCaptureFixture) -> None:
-    w = np.ones((1, 1, 3), np.float32)
+    w = np.ones((1, 2, 3), np.float32)
     node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[1 + 3 * warns])
-    graph = imported(model([node], {"x": (np.float32, [1, 1, 16])}, ["y"], {"w": w}))
-    passes.run(replace(graph, slides=slides_of(["x=1"])), HOST)
+    graph = imported(model([node], {"x": (np.float32, [1, 2, 16])}, ["y"], {"w": w}))
+    passes.run(replace(graph, slides=slides_of(["x=1@2"])), HOST)
     assert ("saves no computation" in caplog.text) == warns
 
 
