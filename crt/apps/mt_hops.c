@@ -13,27 +13,29 @@ static int32_t write_text(const char *text)
 }
 
 /* Write a number, and what precedes it. */
-static int32_t write_number(const char *before, int32_t number)
+static int32_t write_number(const char *before, uint32_t number)
 {
-    char digits[12];
+    char digits[11];
     size_t at = sizeof digits;
-    uint32_t left = number < 0 ? 0u - (uint32_t)number : (uint32_t)number;
     digits[--at] = '\0';
     do {
-        digits[--at] = (char)('0' + left % 10u);
-        left /= 10u;
-    } while (left > 0);
-    if (number < 0) {
-        digits[--at] = '-';
-    }
+        digits[--at] = (char)('0' + number % 10u);
+        number /= 10u;
+    } while (number > 0);
     const int32_t status = write_text(before);
     return status == MT_OK ? write_text(&digits[at]) : status;
+}
+
+static int32_t write_signed(const char *before, int32_t number)
+{
+    const int32_t status = write_text(before);
+    return status != MT_OK ? status : number < 0 ? write_number("-", 0u - (uint32_t)number) : write_number("", (uint32_t)number);
 }
 
 int32_t mt_hops_print(const char *text, int32_t number)
 {
     int32_t status = write_text(text);
-    status = status == MT_OK ? write_number(" ", number) : status;
+    status = status == MT_OK ? write_signed(" ", number) : status;
     return status == MT_OK ? write_text("\n") : status;
 }
 
@@ -43,7 +45,7 @@ int32_t mt_hops_begin(struct mt_hops *hops)
     hops->is_first = 1;
     hops->is_timed = 0;
     hops->count = hops->missed = hops->worst_us = hops->since_report = 0;
-    hops->busy_us = 0;
+    hops->busy_us = hops->whole_us = 0;
     return mt_port_init();
 }
 
@@ -100,6 +102,7 @@ static int32_t sense(struct mt_hops *hops, int *has_hop)
     uint32_t lost = 0;
     const int32_t sensed = hops->sense(hops->buffer, &lost);
     hops->missed += lost;
+    hops->whole_us += (uint64_t)lost * hops->hop_us;
     if (sensed == MT_SENSOR_FAILED) {
         return MT_IO;
     }
@@ -136,11 +139,11 @@ int32_t mt_hops_next(struct mt_hops *hops)
 static int32_t report(struct mt_hops *hops)
 {
     const uint32_t duty = mt_hops_duty(hops);
-    int32_t status = write_number("hops ", (int32_t)hops->count);
-    status = status == MT_OK ? write_number(", missed ", (int32_t)hops->missed) : status;
-    status = status == MT_OK ? write_number(", longest ", (int32_t)hops->worst_us) : status;
-    status = status == MT_OK ? write_number(" us, duty cycle ", (int32_t)(duty / 100u)) : status;
-    status = status == MT_OK ? write_number(".", (int32_t)(duty / 10u % 10u)) : status;
+    int32_t status = write_number("hops ", hops->count);
+    status = status == MT_OK ? write_number(", missed ", hops->missed) : status;
+    status = status == MT_OK ? write_number(", longest ", hops->worst_us) : status;
+    status = status == MT_OK ? write_number(" us, duty cycle ", duty / 100u) : status;
+    status = status == MT_OK ? write_number(".", duty / 10u % 10u) : status;
     return status == MT_OK ? write_text("%\n") : status;
 }
 
@@ -151,15 +154,16 @@ int32_t mt_hops_done(struct mt_hops *hops, int32_t detected, int32_t score)
     const uint32_t us = is_known && elapsed_ns < 1000u * (uint64_t)INT32_MAX ? (uint32_t)(elapsed_ns / 1000u) : INT32_MAX;
     hops->is_first = 0;
     if (hops->mode == REPLAYS) {
-        const int32_t ns = is_known && elapsed_ns < INT32_MAX ? (int32_t)elapsed_ns : INT32_MAX;
+        const uint32_t ns = is_known && elapsed_ns < INT32_MAX ? (uint32_t)elapsed_ns : INT32_MAX;
         int32_t status = write_number("mt-hop ", ns);
-        status = status == MT_OK ? write_number(" ", detected) : status;
+        status = status == MT_OK ? write_signed(" ", detected) : status;
         return status == MT_OK ? mt_hops_print("", score) : status;
     }
     ++hops->count;
     hops->busy_us += us;
+    hops->whole_us += hops->hop_us;
     hops->worst_us = us > hops->worst_us ? us : hops->worst_us;
-    if (hops->report_s > 0 && ++hops->since_report >= hops->report_s * 1000000u / hops->hop_us) {
+    if (hops->report_s > 0 && (uint64_t)++hops->since_report * hops->hop_us >= hops->report_s * UINT64_C(1000000)) {
         hops->since_report = 0;
         return report(hops);
     }
@@ -168,6 +172,5 @@ int32_t mt_hops_done(struct mt_hops *hops, int32_t detected, int32_t score)
 
 uint32_t mt_hops_duty(const struct mt_hops *hops)
 {
-    const uint64_t whole_us = ((uint64_t)hops->count + hops->missed) * hops->hop_us;
-    return whole_us > 0 ? (uint32_t)(hops->busy_us * 10000u / whole_us) : 0u;
+    return hops->whole_us > 0 ? (uint32_t)(hops->busy_us * 10000u / hops->whole_us) : 0u;
 }

@@ -36,10 +36,11 @@ struct mt_hops {
     uint8_t is_first;
 
     /* The statistics of the sensor's hops. */
-    uint32_t count;    /* that were processed */
+    uint32_t count;    /* that were processed, modulo 2^32 */
     uint32_t missed;   /* that were lost: the program was late, or the sensor failed */
     uint32_t worst_us; /* the longest processing */
     uint64_t busy_us;  /* that of all together */
+    uint64_t whole_us; /* the time of all hops, also of those that were lost */
 
     /* Private. */
     uint8_t mode;

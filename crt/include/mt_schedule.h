@@ -8,7 +8,7 @@
  *     in a timer's interrupt:  mt_schedule_release(&tasks[0], now(), period);
  *     in the main loop:        mt_schedule_step(tasks, count, now);
  *
- * Times are ticks of the caller's clock, which may wrap around; none may be longer than half of its range. */
+ * Times are ticks of the caller's clock, which may wrap around; none may be longer than a quarter of its range. */
 #ifndef MT_SCHEDULE_H
 #define MT_SCHEDULE_H
 

@@ -1,6 +1,5 @@
 """A program that processes hops (crt/apps/mt_hops.c), with a sensor that ticks: listening, replay and recording."""
 
-import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -55,10 +54,12 @@ static int32_t sense(uint8_t *bytes, uint32_t *lost)
 }
 int main(void)
 {
-    static struct mt_hops hops = {.bytes = sizeof buffer, .hop_us = 1000, .report_s = 1, .sense = sense};
-    hops.hop_us = 50000; /* a report after 20 hops */
+    static struct mt_hops hops = {.bytes = sizeof buffer, .hop_us = HOP_US, .report_s = REPORT_S, .sense = sense};
     hops.buffer = (uint8_t *)buffer;
     int32_t status = mt_hops_begin(&hops);
+    hops.count = BEFORE;
+    hops.busy_us = (uint64_t)BEFORE * 250;
+    hops.whole_us = (uint64_t)BEFORE * HOP_US;
     while (status == MT_OK) {
         status = mt_hops_next(&hops);
         if (status == MT_OK) {
@@ -94,23 +95,44 @@ class Pipe(Transport):
 
 
 @pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Pipe]:
+def pipe(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipe]:
+    values = zip(("HOP_US", "REPORT_S", "BEFORE"), getattr(request, "param", (50_000, 1, 0)), strict=True)
     (tmp_path / "hops.c").write_text(PROGRAM)
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     folders = [f"-I{CRT / 'include'}", f"-I{CRT / 'apps'}"]
     sources = [tmp_path / "hops.c", CRT / "apps" / "mt_hops.c"]
+    flags += [f"-D{name}={value}u" for name, value in values]
     subprocess.run(["cc", *flags, *folders, *sources, "-o", tmp_path / "hops"], check=True)
     opened = Pipe(tmp_path / "hops")
     yield opened
     opened.close()
 
 
-def test_listening_replay_and_recording(pipe: Pipe) -> None:
+def reported(pipe: Pipe) -> str:
+    """Return the first report."""
     deadline, said = time.monotonic() + 20, b""
     while said.count(b"\n") < 2 and time.monotonic() < deadline:
         said += pipe.read(timeout_s=1)
-    first = said.decode().splitlines()[0]
-    assert re.fullmatch(r"hops 20, missed 2, longest 250 us, duty cycle 0\.4%", first), first
+    return said.decode().splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("pipe", "counted", "duty"),
+    [
+        ((400_000_000, 8000, 0), 20, "0.0"),
+        ((50_000, 1, 2**32 - 10), 10, "0.4"),
+        ((50_000, 1, 2**31), 2**31 + 20, "0.4"),
+    ],
+    indirect=["pipe"],
+)
+def test_statistics_of_months(pipe: Pipe, counted: int, duty: str) -> None:
+    """More microseconds between reports, and more hops, than 32 bits have."""
+    first = reported(pipe)
+    assert first.startswith(f"hops {counted}, ") and first.endswith(f" us, duty cycle {duty}%"), first
+
+
+def test_listening_replay_and_recording(pipe: Pipe) -> None:
+    assert reported(pipe) == "hops 20, missed 2, longest 250 us, duty cycle 0.4%"
     program = Program(pipe)
     assert program.begin() == 8
     clip = Clip(Path("a.wav"), np.int16([5] * 4 + [7] * 4 + [9]), None)

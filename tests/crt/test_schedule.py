@@ -206,10 +206,12 @@ def test_the_most_urgent_goes_first_and_its_wait_is_known(found: Firmware) -> No
     assert not any(task.is_running or task.is_released for task in found.tasks)
     # of one priority: by their deadlines, wherever the clock wraps
     network.priority = last.priority = 1
-    found.ticks = 0xFFFFFFF0
-    found.release(1, 0, deadline=100)
-    found.release(2, 0, deadline=10)
-    found.step()
-    assert (network.is_running, last.is_running) == (0, 1)
-    while found.step():
-        pass
+    for start, waited, deadline, late in ((0xFFFFFFF0, 0, 10, 100), (0xE0000000, 2**30, 0, 2**30 - 1)):
+        found.ticks = start
+        found.release(2, 0, deadline=deadline)
+        found.ticks = (start + waited) & 0xFFFFFFFF
+        found.release(1, 0, deadline=late)
+        found.step()
+        assert (network.is_running, last.is_running) == (0, 1)
+        while found.step():
+            pass

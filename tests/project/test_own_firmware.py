@@ -1,5 +1,6 @@
 """A package with the RPC server in firmware of the user's own, driven at its port."""
 
+import ctypes
 import json
 import os
 import re
@@ -80,6 +81,16 @@ def port(folder: Path) -> Iterator[str]:
         served.kill()
 
 
+@pytest.fixture(scope="module")
+def timer(folder: Path) -> ctypes.CDLL:
+    """The package with a counter that the test sets."""
+    package, library = folder / "build/digits", folder / "timer.so"
+    (folder / "timer.c").write_text(CLOCK)
+    sources = [*(package / "src").glob("*.c"), folder / "timer.c"]
+    subprocess.run(["gcc", "-shared", "-fPIC", f"-I{package / 'include'}", *sources, "-o", library, "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
 def typed(*arguments: str) -> int:
     """Run mtool as a user types it, and return its exit code."""
     with pytest.raises(SystemExit) as ended:
@@ -127,6 +138,30 @@ def test_the_firmware_serves_again_after_a_reset(folder: Path, port: str) -> Non
         device.reset()
     with session.open(folder / "build/digits", port=port) as device:
         assert (device.run(image)["scores"] == before).all()
+
+
+CLOCK = """
+#include "mt_rpc.h"
+uint32_t ticks, rate;
+uint32_t mt_rpc_time(uint32_t *hz) { *hz = rate; return ticks; }
+size_t mt_rpc_read(uint8_t *bytes, size_t capacity) { (void)bytes; (void)capacity; return 0; }
+void mt_rpc_write(const uint8_t *bytes, size_t count) { (void)bytes; (void)count; }
+void mt_rpc_idle(void) { }
+"""
+
+
+@pytest.mark.parametrize("start", [0, 1, 2**31 - 5, 2**32 - 10, 2**32 - 1])
+@pytest.mark.parametrize(
+    ("ticks", "hz", "ns"), [(30, 10**9, 30), (2**32 - 1, 10**6, (2**32 - 1) * 1000), (84, 84 * 10**6, 1000)]
+)
+def test_a_time_is_measured_wherever_the_counter_wraps(
+    timer: ctypes.CDLL, start: int, ticks: int, hz: int, ns: int
+) -> None:
+    counter, rate = (ctypes.c_uint32.in_dll(timer, name) for name in ("ticks", "rate"))
+    counter.value, rate.value, elapsed = start, hz, ctypes.c_uint64()
+    assert timer.mt_port_timer_start() == 0
+    counter.value = (start + ticks) & 0xFFFFFFFF
+    assert (timer.mt_port_timer_stop(ctypes.byref(elapsed)), elapsed.value) == (0, ns)
 
 
 READ = "return count > 0 ? (size_t)count : 0;"

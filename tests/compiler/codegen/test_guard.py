@@ -89,8 +89,8 @@ def test_an_operator_that_is_left_out_is_reported(folder: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        "--interface-api step", "--executor graph", "--arena caller", "--board arduino_uno", "--protect",
-        "--board stm32f746g_disco --pool dtcm", f"{DIGITS} --name one --name two",
+        "--interface-api step", "--stream image", "--executor graph", "--arena caller", "--board arduino_uno",
+        "--protect", "--board stm32f746g_disco --pool dtcm", f"{DIGITS} --name one --name two",
     ],
 )  # fmt: skip
 def test_what_it_can_not_check_is_refused(options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,18 @@
 
 int main(void);
 
+#if CLINT /* RISC-V: sleep until the cycle counter, and set the watchdog's clock, nearly over their lower 32 bits */
+__asm__(".option arch, +zicsr");
+static void pass_time(void)
+{
+    volatile uint32_t *const clint = (volatile uint32_t *)CLINT;
+    clint[0x4004u / 4u] = 0;
+    clint[0x4000u / 4u] = UINT32_MAX / 100u - 100u; /* in QEMU a hundred cycles each */
+    __asm__ volatile("csrw mie, %0\n\twfi\n\tcsrw mie, zero" : : "r"(0x80u));
+    clint[0xBFF8u / 4u] = UINT32_MAX - 100u;
+}
+#endif
+
 static void send(uint64_t number)
 {
     uint8_t bytes[8];
@@ -38,7 +50,15 @@ int main(void)
     send((uint64_t)mt_port_timer_start());
     send((uint64_t)mt_port_timer_start());
     send((uint64_t)mt_port_timer_stop(&number));
+#if CLINT
+    pass_time();
+    mt_guard_init();
+    mt_guard_watch(2); /* milliseconds: more than this loop takes */
+#endif
     send(time_loop(100000));
+#if CLINT
+    mt_guard_watch(0);
+#endif
     send(time_loop(200000));
     send(time_loop(400000));
     mt_port_timer_start();

@@ -23,6 +23,8 @@ PORT_CHECK = (Path(__file__).parent / "port_check.c").read_text()
 TIMER_NOT_STARTED, TIMER_RUNNING, TIMER_OVERFLOW = 8, 9, 10
 PORT_RAN_WELL = 42
 FAULT = 100
+HEAD = '#include "mtool.h"\nint main(void);\n'
+MTIME = "*(volatile uint32_t *)0x0200BFF8"
 
 # Boards whose firmware runs here without a framework; Zephyr's and Arduino's have tests of their own.
 ALONE = [board for board in boards.load_all().values() if {"host", "baremetal"} & {*board.templates}]
@@ -123,7 +125,7 @@ def test_a_role_may_have_any_memory(tmp_path: Path) -> None:
 @every_board
 def test_a_port_keeps_its_contract(board: boards.Board, tmp_path: Path) -> None:
     counter = board.timer.base + 4 if board.timer and board.timer.kind == "cmsdk_timer" else 0
-    main = f"#define DOWN_COUNTER {counter:#x}\n{PORT_CHECK}"
+    main = f"#define DOWN_COUNTER {counter:#x}\n#define CLINT {board.port.get('clint', 0):#x}\n{PORT_CHECK}"
     built = make(board, tmp_path, kind="host_driven", replace={"src/main.c": main})
     sent = bytes(range(256)) * 300
     nonces = set()
@@ -153,6 +155,13 @@ def test_a_fault_ends_the_firmware(name: str, tmp_path: Path) -> None:
     fault = "int main(void);\nint main(void)\n{\n    __builtin_trap();\n}\n"
     built = make(boards.get(name), tmp_path, kind="standalone", replace={"src/standalone.c": fault})
     assert run(boards.get(name), built.firmware["standalone"])[0] == FAULT + 3  # HardFault; breakpoint
+
+
+def test_a_watchdog_ends_the_firmware_though_its_clock_passes_32_bits(tmp_path: Path) -> None:
+    board = boards.get("qemu_riscv32")
+    main = f"{HEAD} int main(void) {{ mt_guard_init(); {MTIME} = UINT32_MAX; mt_guard_watch(1); for (;;) {{ }} }}\n"
+    built = make(board, tmp_path, kind="host_driven", replace={"src/main.c": main})
+    assert run(board, built.firmware["host_driven"])[0] == FAULT + 7  # the machine timer's interrupt
 
 
 @pytest.mark.product(2)
