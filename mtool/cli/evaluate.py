@@ -49,9 +49,8 @@ def evaluate(
     board = board if on is None else board_of(on, board)
     names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
     if len(models) > 1 and on is None:
-        if any(
-            f"{after}_".startswith(f"{name}_") for name, after in itertools.permutations(names, 2)
-        ):  # no names for C
+        begins = (f"{after}_".startswith(f"{name}_") for name, after in itertools.permutations(names, 2))
+        if any(begins):  # C could not tell their symbols apart
             numbered = zip(options, names, strict=True)
             options = [replace(one, name=f"m{number}_{name}") for number, (one, name) in enumerate(numbered)]
         deployment = deployment.with_models(models, board=board, options=options)
