@@ -1,10 +1,8 @@
 """The link key: 16 bytes that a device shares with its hosts, and the codes that authenticate frames with it."""
 
-import logging
 import os
 import re
 import secrets
-import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +11,7 @@ from typing import Final
 from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import SECRETS, FileTree
-
-log = logging.getLogger(__name__)
+from mtool.manifest.modules import keys
 
 OPTION: Final = "link_key"
 """The name of the option of a project, whose value is the key in hexadecimal digits."""
@@ -90,13 +87,9 @@ def make(path: Path) -> None:
     Raises:
         UsageError: the file exists (it is never overwritten) or can't be written.
     """
-    try:
-        files.create(str(path), f"{secrets.token_hex(_KEY_BYTES)}\n".encode(), None, rights=0o600)
-    except FileExistsError:
-        hint = "choose another file name"
-        raise UsageError(f"{path} exists, and keys are never overwritten", hint=hint) from None
-    except OSError as failed:
-        raise of_os_error(failed, f"the key {path} can't be written") from None
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists, and keys are never overwritten", hint="choose another file name")
+    keys.write_new(path, f"{secrets.token_hex(_KEY_BYTES)}\n".encode(), keys.ONLY_OWNER)
 
 
 def read(path: Path) -> LinkKey:
@@ -108,14 +101,12 @@ def read(path: Path) -> LinkKey:
     try:
         with files.open_named(path) as file:
             data = file.read(4 * _KEY_BYTES)
-        mode = path.stat().st_mode
     except OSError as failed:
         raise of_os_error(failed, f"the link key {path} can't be read") from None
     if not _FORM.fullmatch(data):
         details = [f"expected {2 * _KEY_BYTES} hexadecimal digits"]
         raise UsageError(f"{path} is not a link key", details=details, hint="make one: mtool key FILE --link")
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        log.warning("%s is readable by others; run: chmod 600 %s", path, path)
+    keys.warn_of_readers(path)
     return LinkKey(bytes.fromhex(data.decode()), str(path))
 
 

@@ -30,7 +30,8 @@ KEY_BYTES = 32
 PASSPHRASE = "MTOOL_KEY_PASSPHRASE"
 """The environment variable with the passphrase of an encrypted key."""
 PUBLIC_SUFFIX = ".pub"
-_ONLY_OWNER = 0o600
+ONLY_OWNER = 0o600
+"""The permissions of a secret file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MOST_BYTES = 4096
 _SIGNATURE_BYTES = 64
@@ -176,9 +177,9 @@ def make(path: Path, *, encrypt: bool = False) -> PublicKey:
             details = ["firmware accepts this key alone; if it is lost, no new module can be signed for it"]
             raise UsageError(what, details=details, hint="choose another file name")
     encryption = BestAvailableEncryption(_passphrase(path, is_new=True)) if encrypt else NoEncryption()
-    _write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), _ONLY_OWNER)
+    write_new(path, key._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), ONLY_OWNER)
     try:
-        _write_new(public_path, key.public.to_pem(), 0o666)
+        write_new(public_path, key.public.to_pem(), 0o666)
     except UsageError:
         path.unlink()
         raise
@@ -205,8 +206,7 @@ def read_private(path: Path) -> PrivateKey:
         expected, passphrase = "the passphrase is wrong, or it is not an Ed25519 key in PEM", _passphrase(path)
     load = partial(load_pem_private_key, password=passphrase)
     key = _loaded(path, data, load, Ed25519PrivateKey, "no private key that can sign a module", expected)
-    if os.name == "posix" and path.stat().st_mode & _OTHERS:
-        log.warning("%s is readable by others; run: chmod 600 %s", path, path)
+    warn_of_readers(path)
     return PrivateKey(key)
 
 
@@ -269,8 +269,18 @@ def _read(path: Path) -> bytes:
         raise of_os_error(failed, f"the key {path} can't be read") from None
 
 
-def _write_new(path: Path, data: bytes, rights: int) -> None:
-    """Write a new file, with its permissions from the first byte on: all of it, or none."""
+def warn_of_readers(path: Path) -> None:
+    """Warn if others can read a secret file too."""
+    if os.name == "posix" and path.stat().st_mode & _OTHERS:
+        log.warning("%s is readable by others; run: chmod 600 %s", path, path)
+
+
+def write_new(path: Path, data: bytes, rights: int) -> None:
+    """Write a key to a new file, with its permissions from the first byte on: all of it, or none.
+
+    Raises:
+        UsageError: the file exists, or it can't be written.
+    """
     is_begun = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
