@@ -3,12 +3,13 @@
 An entry is one file: the hash of the rest, a line of JSON that names the files in it, and their bytes. It is written
 under a temporary name and renamed, so that no process ever sees half of one, and it is used only if the hash matches.
 The hash is not a signature: whoever can write to the folder decides what is compiled and run, so only the user may be
-able to. The least recently used entries are removed when the limit is exceeded.
+able to, or MTOOL_CACHE_KEY makes it an HMAC. The least recently used entries are removed when the limit is exceeded.
 """
 
 import contextlib
 import functools
 import hashlib
+import hmac
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from mtool.base.frozen import frozen
 
 VARIABLE = "MTOOL_CACHE"
 LIMIT_VARIABLE = "MTOOL_CACHE_LIMIT"
+KEY_VARIABLE = "MTOOL_CACHE_KEY"
 DEFAULT_LIMIT = 512 << 20
 OFF = "off"
 
@@ -61,11 +63,13 @@ class Cache:
         folder: created when the first entry is stored.
         limit: total bytes of all entries.
         is_named: the user named the folder, and is warned once if nothing can be stored there.
+        secret: only entries stored with the same one are used; "": entries have a hash that anyone can compute.
     """
 
     folder: Path
     limit: int = DEFAULT_LIMIT
     is_named: bool = field(default=False, compare=False)
+    secret: str = field(default="", repr=False)
 
     def get(self, key: str) -> dict[str, File] | None:
         """Return the files of an entry; None: it is missing, or it was damaged and has been removed.
@@ -83,7 +87,8 @@ class Cache:
             data = path.read_bytes()
         except OSError:
             return None
-        found = _unpacked(data)
+        digest, _, body = data.partition(b"\n")
+        found = _unpacked(body) if hmac.compare_digest(self._digest(key, body), digest) else None
         if found is None:
             self.drop(key)
             return None
@@ -104,7 +109,8 @@ class Cache:
             key: a SHA-256 in hexadecimal.
             content: the files, by name.
         """
-        packed = _packed(content)
+        body = _packed(content)
+        packed = self._digest(key, body) + b"\n" + body
         try:
             if len(packed) <= self.limit // 4:  # a larger one would displace too many others
                 for each in (self.folder, self._path(key).parent):
@@ -135,6 +141,11 @@ class Cache:
                 raise UsageError(f"{path} can't be removed", details=[str(failed.strerror)]) from None
             sizes.append(status.st_size)
         return Content(len(sizes), sum(sizes))
+
+    def _digest(self, key: str, body: bytes) -> bytes:
+        data = key.encode() + body
+        found = hmac.new(self.secret.encode(), data, "sha256") if self.secret else hashlib.sha256(data)
+        return found.hexdigest().encode()
 
     def _path(self, key: str) -> Path:
         assert _NAME.fullmatch(key), key
@@ -170,6 +181,7 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     """Return the user's cache; None: MTOOL_CACHE is "off", or there is no home.
 
     MTOOL_CACHE names another folder than `$XDG_CACHE_HOME/mtool` (`~/.cache/mtool`), MTOOL_CACHE_LIMIT another limit.
+    MTOOL_CACHE_KEY is a secret: entries of others, who don't know it, are not used.
 
     Raises:
         UsageError: a variable has an invalid value, or others can write to the folder.
@@ -194,7 +206,7 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
         what = f"the cache {folder} is not yours alone: whoever can write to it decides what mtool compiles and runs"
         hint = f"chmod go-w {folder}, {other}" if folder.stat().st_uid == os.geteuid() else other
         raise UsageError(what, details=["expected  a folder of yours that only you can write to"], hint=hint)
-    return None if folder is None else Cache(folder, limit, is_named=bool(named))
+    return None if folder is None else Cache(folder, limit, bool(named), environment.get(KEY_VARIABLE, ""))
 
 
 def is_own(path: Path) -> bool:
@@ -205,14 +217,10 @@ def is_own(path: Path) -> bool:
 
 def _packed(content: Mapping[str, File]) -> bytes:
     listed = json.dumps([[name, len(one.data), one.runs] for name, one in content.items()])
-    body = b"".join([listed.encode(), b"\n", *(one.data for one in content.values())])
-    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    return b"".join([listed.encode(), b"\n", *(one.data for one in content.values())])
 
 
-def _unpacked(data: bytes) -> dict[str, File] | None:
-    digest, _, body = data.partition(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        return None
+def _unpacked(body: bytes) -> dict[str, File] | None:
     head, _, rest = body.partition(b"\n")
     try:
         listed = [(str(name), int(size), bool(runs)) for name, size, runs in json.loads(head)]

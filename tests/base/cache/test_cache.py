@@ -39,6 +39,17 @@ def test_a_byte_that_is_lost_or_changed_is_seen(tmp_path: Path) -> None:
         assert kept.get(key(0)) is None and not whole.exists()
 
 
+def test_with_a_secret_only_entries_of_those_who_know_it_are_used(tmp_path: Path) -> None:
+    named = {"MTOOL_CACHE": str(tmp_path)}
+    secret, other, none = (cache.of_user(named | {"MTOOL_CACHE_KEY": one}) for one in ("a" * 32, "b" * 32, ""))
+    assert secret and other and none and "aaa" not in repr(secret)
+    for writer, reader in ((none, secret), (other, secret), (secret, none), (secret, secret)):
+        writer.put(key(0), {"a": File(b"x")})
+        assert (reader.get(key(0)) is not None) == (writer is reader)
+    (tmp_path / key(0)[:2] / key(0)).rename(tmp_path / key(0)[:2] / key(1).replace(key(1)[:2], key(0)[:2], 1))
+    assert secret.get(key(1).replace(key(1)[:2], key(0)[:2], 1)) is None, "an entry counts for its own key only"
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"no line", b"[1]\nx", b'[["a", -1, false], ["b", 2, false]]\nx', b'[["a", 9, false]]\nx', b"{}\nx",
@@ -46,7 +57,7 @@ def test_a_byte_that_is_lost_or_changed_is_seen(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_malformed_entry_with_the_right_hash_is_dropped(tmp_path: Path, body: bytes) -> None:
     (path,) = _entry(Cache(tmp_path), {"a": File(b"x")})
-    path.write_bytes(sha256(body).hexdigest().encode() + b"\n" + body)
+    path.write_bytes(sha256(key(0).encode() + body).hexdigest().encode() + b"\n" + body)
     assert Cache(tmp_path).get(key(0)) is None and not path.exists()
 
 
