@@ -6,7 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mt_protocol.h"
 #include "mt_siphash.h"
+
+/* The bytes of a frame before encoding, besides its payload. */
+#ifdef MT_LINK_KEY
+#define MT_LINK_FRAME_BYTES (MT_FRAME_MIN_BYTES + MT_MAC_BYTES)
+#else
+#define MT_LINK_FRAME_BYTES MT_FRAME_MIN_BYTES
+#endif
 
 /* A received frame. `payload` lies in the link's receive buffer until the next mt_link_poll. */
 struct mt_frame {
@@ -34,7 +42,7 @@ struct mt_link {
 };
 
 /* Open a link with `count` bytes of memory, which it keeps. */
-/*@ requires \valid(link) && \valid(bytes + (0 .. count - 1)) && count >= 24; */
+/*@ requires \valid(link) && \valid(bytes + (0 .. count - 1)) && count >= 2 * (MT_LINK_FRAME_BYTES + 3); */
 void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
 
 /* Take the next frame, after reading from the port at most once; frame->payload is NULL if no frame is complete.
@@ -53,7 +61,7 @@ size_t mt_link_payload_bytes(const struct mt_link *link);
 
 /* Send a frame with the first `count` bytes at mt_link_payload, which are overwritten. A status other than MT_OK is
  * the port's. */
-/*@ requires \valid(link) && count <= link->packet - 9; */
+/*@ requires \valid(link) && count <= link->packet - MT_LINK_FRAME_BYTES; */
 int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count);
 
 #ifdef MT_LINK_KEY

@@ -114,11 +114,7 @@ uint8_t *mt_link_payload(const struct mt_link *link)
 
 size_t mt_link_payload_bytes(const struct mt_link *link)
 {
-#ifdef MT_LINK_KEY
-    return link->packet - MT_FRAME_MIN_BYTES - MT_MAC_BYTES;
-#else
-    return link->packet - MT_FRAME_MIN_BYTES;
-#endif
+    return link->packet - MT_LINK_FRAME_BYTES;
 }
 
 #ifdef MT_LINK_KEY

@@ -6,7 +6,7 @@
 #include "mt_protocol.h"
 #include "mtool.h"
 
-#define HALF 12u
+#define HALF (MT_LINK_FRAME_BYTES + 3u) /* of the smallest buffer */
 #define MOST 253u /* bytes of a frame that takes one block */
 
 static uint8_t buffer[2u * HALF], whole[MOST + 2u];
@@ -30,6 +30,7 @@ void mt_port_idle(void)
 {
 }
 
+#ifndef MT_LINK_KEY
 static void poll(size_t begin, size_t scanned, size_t end)
 {
     struct mt_frame frame = {0};
@@ -44,10 +45,33 @@ static void poll(size_t begin, size_t scanned, size_t end)
     }
 }
 
+#else
+/* The MAC of a frame that was received at this place. */
+static void poll(size_t begin, size_t scanned, size_t end)
+{
+    struct mt_frame frame = {0};
+    any_bytes(buffer, sizeof buffer);
+    any_bytes(&link.key, sizeof link.key);
+    link.next = any(0, UINT32_MAX);
+    if (scanned == begin && end - begin >= MT_FRAME_MIN_BYTES) {
+        frame.payload = buffer + begin + MT_FRAME_PAYLOAD;
+        frame.count = end - begin - MT_FRAME_MIN_BYTES;
+        if (mt_link_check(&link, &frame) == MT_OK) {
+            use_bytes(frame.payload, frame.count);
+        }
+    }
+}
+#endif
+
 static void send(size_t count)
 {
     any_bytes(buffer, sizeof buffer);
     mt_link_open(&link, buffer, sizeof buffer);
+#ifdef MT_LINK_KEY
+    mt_link_open_session(&link, buffer);
+    link.is_plain = (uint8_t)any(0, 1);
+    link.next = any(0, UINT32_MAX);
+#endif
     if (count <= mt_link_payload_bytes(&link)) {
         (void)mt_link_send(&link, (uint8_t)any(0, 255), (uint16_t)any(0, 65535), (uint16_t)any(0, 65535), count);
     }

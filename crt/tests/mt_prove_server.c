@@ -1,6 +1,6 @@
-/* Whatever request of at most 12 bytes arrives, and in whatever state a session is, the server accesses only the model's memory and its own
- * buffers, reads no byte after the request, and sends no more than fits. The link is one that delivers any frame
- * (mt_prove_link.c is about the real one). */
+/* Whatever request of at most 12 bytes arrives (with a link key, and a MAC), and in whatever state a session is, the
+ * server accesses only the model's memory and its own buffers, reads no byte after the request, and sends no more than
+ * fits. The link is one that delivers any frame (mt_prove_link.c is about the real one). */
 #include "../src/mt_server.c"
 
 #include "mt_functions.h"
@@ -12,6 +12,7 @@
 
 #define PACKET 125u /* of the smallest buffer */
 #define PAYLOAD (PACKET - MT_FRAME_MIN_BYTES)
+#define MAC (MT_LINK_FRAME_BYTES - MT_FRAME_MIN_BYTES) /* its bytes */
 
 static uint8_t buffer[MT_SERVER_MIN_BUFFER], received[PAYLOAD], to_send[PAYLOAD];
 static struct mt_frame next;
@@ -43,17 +44,63 @@ uint8_t *mt_link_payload(const struct mt_link *link)
 
 size_t mt_link_payload_bytes(const struct mt_link *link)
 {
-    return link->packet - MT_FRAME_MIN_BYTES;
+    return link->packet - MT_LINK_FRAME_BYTES;
 }
 
 int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count)
 {
     (void)type, (void)session, (void)sequence;
-    //@ assert count <= PAYLOAD;
+    //@ assert count <= PAYLOAD - MAC;
     use_bytes(to_send, count);
     (void)link;
     return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
 }
+
+#ifdef MT_LINK_KEY
+void mt_link_open_session(struct mt_link *link, const uint8_t *challenges)
+{
+    use_bytes(challenges, 2u * MT_CHALLENGE_BYTES);
+    any_bytes(link->key, sizeof link->key);
+}
+
+int32_t mt_link_check(struct mt_link *link, struct mt_frame *frame)
+{
+    (void)link;
+    if (frame->count < MAC) {
+        return MT_BAD_FRAME;
+    }
+    frame->count -= MAC;
+    return any(0, 1) ? MT_OK : MT_BAD_FRAME;
+}
+
+static int32_t draw(struct mt_extension *extension, uint8_t *bytes)
+{
+    (void)extension;
+    any_bytes(bytes, MT_CHALLENGE_BYTES);
+    return (int32_t)any(0, 31);
+}
+
+int32_t mt_port_random(uint8_t *bytes, size_t count)
+{
+    any_bytes(bytes, count);
+    return (int32_t)any(0, 31);
+}
+#endif
+
+/* Firmware without modules, with a key. */
+static int32_t refuse(struct mt_extension *extension, struct mt_requests *state, const struct mt_frame *request,
+                      struct mt_reply *reply)
+{
+    (void)extension, (void)state, (void)request, (void)reply;
+    return MT_UNKNOWN_MESSAGE;
+}
+
+static struct mt_extension extension = {
+    .execute = refuse,
+#ifdef MT_LINK_KEY
+    .draw = draw,
+#endif
+};
 
 int32_t mt_port_timer_start(void)
 {
@@ -117,7 +164,7 @@ const struct mt_model mt_model = {
 };
 
 static const struct mt_server_config config = {
-    .model = &mt_model, .build_hash = "0", .buffer = buffer, .buffer_bytes = sizeof buffer,
+    .extension = &extension, .model = &mt_model, .build_hash = "0", .buffer = buffer, .buffer_bytes = sizeof buffer,
 };
 
 /* Receive a frame with a payload of `count` bytes, after which nothing may be read. */
@@ -140,6 +187,10 @@ static void any_session(void)
     server.session = (uint16_t)any(0, 2);
     server.expected = (uint16_t)any(0, 65535);
     any_bytes(server.statuses, sizeof server.statuses);
+#ifdef MT_LINK_KEY
+    server.requests.link.next = any(0, UINT32_MAX);
+    any_bytes(server.challenges, sizeof server.challenges);
+#endif
     server.is_open = (uint8_t)any(0, 1);
     server.is_used = (uint8_t)any(0, 1);
     server.is_rejecting = (uint8_t)any(0, 1);
@@ -154,9 +205,9 @@ static void any_session(void)
 static void read(uint32_t length)
 {
     any_bytes(received, sizeof received);
-    received[sizeof received - 2u] = (uint8_t)length;
-    received[sizeof received - 1u] = 0;
-    receive(MT_READ, 8);
+    received[sizeof received - 2u - MAC] = (uint8_t)length;
+    received[sizeof received - 1u - MAC] = 0;
+    receive(MT_READ, 8u + MAC);
 }
 
 /* Each type by itself, and one that does not exist. */
@@ -166,7 +217,7 @@ static const uint8_t types[] = {
 #undef TYPE
         0x7E};
 
-#define LAST 12u
+#define LAST (12u + MAC)
 
 int main(void)
 {

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mtool.base import resources
 
@@ -18,13 +18,16 @@ class Proof:
     """The sources that crt/tests/mt_prove_NAME.c is about, and where the analysis keeps states apart.
 
     states: the most states that it keeps apart in a function. by_result: functions whose results are kept apart by
-    whether they are 0. quick: macros for a proof over fewer sizes. machine: Frama-C's name of the data model.
+    whether they are 0. macros: how the C is built; quick: those for a proof over fewer sizes, too. main: NAME, if it
+    is not the proof's. machine: Frama-C's name of the data model.
     """
 
     sources: Sequence[str]
     states: Mapping[str, int] = field(default_factory=dict)
     by_result: Sequence[str] = ()
+    macros: Sequence[str] = ()
     quick: Sequence[str] = ()
+    main: str = ""
     machine: str = "gcc_x86_32"
 
 
@@ -70,6 +73,12 @@ PROOFS = {
     ),
 }
 
+# The same with a link key.
+for _name in ("link", "server", "slots"):
+    _plain = PROOFS[_name]
+    _sources = (*_plain.sources, "src/mt_siphash.c")
+    PROOFS[f"{_name}_key"] = replace(_plain, sources=_sources, macros=("MT_LINK_KEY={0}",), main=_name)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -82,8 +91,8 @@ class Result:
 def command(name: str, *, quick: bool = False) -> list[str]:
     """Return the command of a proof."""
     proof = PROOFS[name]
-    macros = proof.quick if quick else ()
-    flags = " ".join([f"-I {CRT / 'include'}", f"-I {CRT / 'tests'}", *(f"-D{macro}" for macro in macros)])
+    macros = [f"-D{macro}" for macro in (*proof.macros, *(proof.quick if quick else ()))]
+    flags = " ".join([f"-I {CRT / 'include'}", f"-I {CRT / 'tests'}", *macros])
     apart = [f"{function}:{count}" for function, count in proof.states.items()]
     results = [f"{function}:0" for function in proof.by_result]
     return [
@@ -91,7 +100,7 @@ def command(name: str, *, quick: bool = False) -> list[str]:
         *("-eva-auto-loop-unroll", "300", "-eva-msg-key=-initial-state,-final-states"),
         *(["-eva-slevel-function", ",".join(apart)] if apart else []),
         *(["-eva-split-return-function", ",".join(results)] if results else []),
-        str(CRT / "tests" / f"mt_prove_{name}.c"),
+        str(CRT / "tests" / f"mt_prove_{proof.main or name}.c"),
         *(str(CRT / source) for source in proof.sources),
     ]
 
