@@ -389,7 +389,7 @@ class _Source:
             )
             return plan, chosen
 
-        grown = offers.taken(request.optimize, memory.size if memory else None, ram.size if ram else None)
+        grown = offers.accepted(request.optimize, memory.size if memory else None, ram.size if ram else None)
         ways = (((of_target, room), *way) for way in attempts_at("never" if self.open_sizes else partial, grown))
         attempts = ((way, self.once(way, functools.partial(plan_of, *way[1:]))[0]) for way in ways)
         key, plan = settled(board, request, attempts, is_alone=is_alone)

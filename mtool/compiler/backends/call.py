@@ -37,8 +37,8 @@ class CallBuilder:
     def __post_init__(self) -> None:
         """Name the tensors that cross the border, by their values."""
         region = self.region
-        self.names = {one.value: f"input{number}" for number, one in enumerate(region.inputs)}
-        self.names |= {one.value: f"output{number}" for number, one in enumerate(region.outputs)}
+        self.names = {operand.value: f"input{number}" for number, operand in enumerate(region.inputs)}
+        self.names |= {operand.value: f"output{number}" for number, operand in enumerate(region.outputs)}
 
     def constant(self, name: str, data: Array, layout: str) -> None:
         """Add an array in flash."""
@@ -76,25 +76,25 @@ def bytes_named(name: str, product: Product, region: Region) -> int | None:
     """Return the bytes of the tensor, buffer or constant with this name; None: there is none."""
     if name == "scratch":
         return product.scratch_bytes or None
-    found = TENSOR.fullmatch(name)
-    if found is None:
+    match = TENSOR.fullmatch(name)
+    if match is None:
         return None
-    side = region.inputs if found[1] == "input" else region.outputs
-    number = int(found[2])
-    return side[number].type.bytes if str(number) == found[2] and number < len(side) else None
+    side = region.inputs if match[1] == "input" else region.outputs
+    number = int(match[2])
+    return side[number].type.bytes if str(number) == match[2] and number < len(side) else None
 
 
 def placed(product: Product, region: Region) -> tuple[MemoryPiece, ...]:
     """Return where the buffers lie, one after the other in each memory."""
     ends: dict[str, int] = {}
-    found = []
-    for name, one in product.buffers.items():
-        alignment = max(int(one.alignment), 8)  # of any element
-        size = _multiple(int(one.bytes) or bytes_named(name, product, region) or 0, alignment)  # whole lines of a cache
-        offset = _multiple(ends.get(one.memory, 0), alignment)
-        ends[one.memory] = offset + size
-        found.append(MemoryPiece(name, one.memory, offset, size, alignment))
-    return tuple(found)
+    pieces = []
+    for name, buffer in product.buffers.items():
+        alignment = max(int(buffer.alignment), 8)  # of any element
+        size = _multiple(int(buffer.bytes) or bytes_named(name, product, region) or 0, alignment)  # whole cache lines
+        offset = _multiple(ends.get(buffer.memory, 0), alignment)
+        ends[buffer.memory] = offset + size
+        pieces.append(MemoryPiece(name, buffer.memory, offset, size, alignment))
+    return tuple(pieces)
 
 
 def _multiple(number: int, of: int) -> int:
@@ -125,32 +125,32 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
     if not compiled:
         return graph
     rewriter = Rewriter(graph)
-    outputs = {one.value for _, region, _ in compiled for one in region.outputs}
-    kept = [node for node in graph.nodes if not outputs & {*node.outputs}]
+    outputs = {operand.value for _, region, _ in compiled for operand in region.outputs}
+    nodes = [node for node in graph.nodes if not outputs & {*node.outputs}]
     for backend, region, product in compiled:
         constants = [rewriter.constant(f"{region.name}/{name}", data) for name, data in product.constants.items()]
-        origins = tuple(dict.fromkeys(origin for one in region.operations for origin in one.origins))
-        kinds = tuple(dict.fromkeys(one.kind.lower() for one in region.operations))
+        origins = tuple(dict.fromkeys(origin for operation in region.operations for origin in operation.origins))
+        kinds = tuple(dict.fromkeys(operation.kind.lower() for operation in region.operations))
         count = len(region.operations)
         label = f"{backend} {'+'.join(kinds)}" if count < 4 else f"{backend}, {plural.count(count, 'operator')}"
         if product.cycles:
             label += f", {product.cycles:,.0f} cycles"
         attrs = External(
-            **{one.name: getattr(product, one.name) for one in fields(RegionCode)},
+            **{field.name: getattr(product, field.name) for field in fields(RegionCode)},
             backend=backend,
             model=region.model,
             label=label,
             constants=tuple(product.constants),
             layouts=tuple(product.layouts.get(name, "as the backend laid it out") for name in product.constants),
             macs=region.macs,
-            operators=tuple(one.name for one in region.operations),
+            operators=tuple(operation.name for operation in region.operations),
             hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),
             memory_pieces=placed(product, region),
             **cache_care(product),
         )
-        inputs = (*(one.value for one in region.inputs), *constants)
-        kept.append(Node(KIND, region.name, inputs, tuple(one.value for one in region.outputs), attrs, origins))
-    rewriter.nodes = _ordered(kept, graph)
+        inputs, results = (tuple(operand.value for operand in side) for side in (region.inputs, region.outputs))
+        nodes.append(Node(KIND, region.name, (*inputs, *constants), results, attrs, origins))
+    rewriter.nodes = _ordered(nodes, graph)
     return rewriter.finish()
 
 
@@ -158,17 +158,17 @@ def _ordered(nodes: Iterable[Node], graph: Graph) -> list[Node]:
     """Return the nodes in an order in which they can be computed, close to the present one."""
     first = {value: number for number, node in enumerate(graph.nodes) for value in node.outputs}
     listed = sorted(nodes, key=lambda node: max(first[value] for value in node.outputs if value))
-    made = {value: number for number, node in enumerate(listed) for value in node.outputs}
+    producer = {value: number for number, node in enumerate(listed) for value in node.outputs}
     sorter = graphlib.TopologicalSorter(
-        {number: {made[value] for value in node.inputs if value in made} for number, node in enumerate(listed)}
+        {number: {producer[value] for value in node.inputs if value in producer} for number, node in enumerate(listed)}
     )
     sorter.prepare()  # no two regions wait for one another
     ready: list[int] = []
-    found = []
+    ordered = []
     while sorter.is_active():
         for number in sorter.get_ready():
             heapq.heappush(ready, number)
         number = heapq.heappop(ready)
-        found.append(listed[number])
+        ordered.append(listed[number])
         sorter.done(number)
-    return found
+    return ordered

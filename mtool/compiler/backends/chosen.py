@@ -60,7 +60,7 @@ class Chosen:
         """
         if self.most is not None and count >= self.most:
             return f"regions={self.most} is reached by regions with more multiply-accumulates"
-        if self.inputs_only and not {one.value for one in region.inputs} <= {*inputs}:
+        if self.inputs_only and not {operand.value for operand in region.inputs} <= {*inputs}:
             return "it reads more than the model's inputs (inputs-only=yes)"
         return ""
 
@@ -71,18 +71,18 @@ def choose(specs: Sequence[BackendSpec]) -> list[Chosen]:
     Raises:
         UsageError: one is unknown, is given twice, or has no such option.
     """
-    found: list[Chosen] = []
+    choices: list[Chosen] = []
     for spec in specs:
-        one = _chosen(spec)
-        if any(one.backend.name == other.backend.name for other in found):
-            raise UsageError(f"the backend {one.backend.name} is given twice")
-        found.append(one)
-    return found
+        choice = _chosen(spec)
+        if any(choice.backend.name == other.backend.name for other in choices):
+            raise UsageError(f"the backend {choice.backend.name} is given twice")
+        choices.append(choice)
+    return choices
 
 
 def _chosen(spec: BackendSpec) -> Chosen:
     common = {key: value for key, value in spec.options.items() if key in COMMON}
-    own = {key: value for key, value in spec.options.items() if key not in COMMON}
+    options = {key: value for key, value in spec.options.items() if key not in COMMON}
     most = common.get("regions")
     if most is not None and not (most.isascii() and most.isdigit() and len(most) < 9):
         raise UsageError(f"the backend {spec.where} has regions={most}; expected a number")
@@ -90,10 +90,10 @@ def _chosen(spec: BackendSpec) -> Chosen:
     if alone not in ("yes", "no"):
         raise UsageError(f"the backend {spec.where} has inputs-only={alone}; expected yes or no")
     skip, only = (_names(common.get(key, "")) for key in ("skip", "only"))
-    return Chosen(_made(spec, own), skip, only, None if most is None else int(most), alone == "yes")
+    return Chosen(_instance_of(spec, options), skip, only, None if most is None else int(most), alone == "yes")
 
 
-def _made(spec: BackendSpec, options: Mapping[str, str]) -> Backend:
+def _instance_of(spec: BackendSpec, options: Mapping[str, str]) -> Backend:
     kind = _class_of(spec)
     try:
         return kind(options)
@@ -107,7 +107,7 @@ def _made(spec: BackendSpec, options: Mapping[str, str]) -> Backend:
 
 
 def _names_of(operation: Operation) -> set[str]:
-    return {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
+    return {operation.name, *operation.origins, *(operand.tensor for operand in operation.outputs)}
 
 
 def _names(text: str) -> frozenset[str]:
@@ -116,13 +116,13 @@ def _names(text: str) -> frozenset[str]:
 
 def available() -> dict[str, str]:
     """Return the available backends: `module:Class` by name."""
-    own = {
+    built_in = {
         "cmsis_nn": "mtool.compiler.backends.cmsis_nn:CmsisNn",
         "ethos_u": "mtool.compiler.backends.ethos_u:EthosU",
         "json": "mtool.compiler.backends.json:Json",
     }
-    offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
-    return {**offered, **own}
+    offered = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=GROUP)}
+    return {**offered, **built_in}
 
 
 def _class_of(spec: BackendSpec) -> type[Backend]:
@@ -130,22 +130,22 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
         return _from_file(spec)
     places = available()
     if spec.where not in places:
-        what = f"unknown backend {spec.where}"
+        message = f"unknown backend {spec.where}"
         hint = "for your own backend, give its file: --backend ./my_backend.py:MyNpu"
-        raise UsageError(what, details=[f"available: {', '.join(sorted(places))}"], hint=hint)
+        raise UsageError(message, details=[f"available: {', '.join(sorted(places))}"], hint=hint)
     module, _, name = places[spec.where].partition(":")
     with _loading(f"the backend {spec.where}"):
-        found = getattr(importlib.import_module(module), name)
-    return _checked(found, spec.where)
+        backend = getattr(importlib.import_module(module), name)
+    return _checked(backend, spec.where)
 
 
 @contextmanager
-def _loading(what: str) -> Iterator[None]:
+def _loading(subject: str) -> Iterator[None]:
     """Turn exceptions from a backend's module into a UsageError while it is loaded."""
     try:
         yield
     except (Exception, SystemExit) as failed:
-        raise UsageError(f"{what} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
+        raise UsageError(f"{subject} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
 
 
 class _Source(importlib.machinery.SourceFileLoader):
@@ -160,28 +160,28 @@ def _from_file(spec: BackendSpec) -> type[Backend]:
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="give the path of the backend's Python file")
     name = f"mtool_backend_{path.stem}"
-    made = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
-    assert made is not None and made.loader is not None
-    module = importlib.util.module_from_spec(made)
+    module_spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
     with _loading(str(path)):
-        made.loader.exec_module(module)
-    own = [
-        one for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, Backend) and one.__module__ == module.__name__
+        module_spec.loader.exec_module(module)
+    classes = [
+        cls for cls in vars(module).values()
+        if isinstance(cls, type) and issubclass(cls, Backend) and cls.__module__ == module.__name__
     ]  # fmt: skip
     if spec.attribute:
         return _checked(getattr(module, spec.attribute, None), f"{path}:{spec.attribute}")
-    if len(own) != 1:
-        names = ", ".join(one.__name__ for one in own) or "none"
-        what = f"{path} does not define exactly one backend"
-        raise UsageError(what, details=[f"found: {names}"], hint=f"choose one: {path}:CLASS")
-    return _checked(own[0], str(path))
+    if len(classes) != 1:
+        names = ", ".join(cls.__name__ for cls in classes) or "none"
+        message = f"{path} does not define exactly one backend"
+        raise UsageError(message, details=[f"found: {names}"], hint=f"choose one: {path}:CLASS")
+    return _checked(classes[0], str(path))
 
 
-def _checked(found: object, where: str) -> type[Backend]:
-    if not (isinstance(found, type) and issubclass(found, Backend)):
+def _checked(backend: object, where: str) -> type[Backend]:
+    if not (isinstance(backend, type) and issubclass(backend, Backend)):
         raise UsageError(f"{where} is not a backend", details=["expected a class derived from mtool.Backend"])
-    name: object = found.name
+    name: object = backend.name
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or is_keyword(name):
-        raise UsageError(f"the backend of {where} is named {found.name!r}; expected a valid name in C")
-    return found
+        raise UsageError(f"the backend of {where} is named {backend.name!r}; expected a valid name in C")
+    return backend

@@ -119,7 +119,7 @@ class Operation:
     @property
     def variables(self) -> tuple[Operand, ...]:
         """The operands that are not constant."""
-        return tuple(one for one in self.inputs if one is not None and not one.is_constant)
+        return tuple(operand for operand in self.inputs if operand is not None and not operand.is_constant)
 
     def operand(self, number: int) -> Operand:
         """Return an operand that is present.
@@ -127,10 +127,10 @@ class Operation:
         Raises:
             IndexError: it is not.
         """
-        found = self.inputs[number]
-        if found is None:
+        operand = self.inputs[number]
+        if operand is None:
             raise IndexError(f"{self.kind} {self.name} has no operand {number}")
-        return found
+        return operand
 
 
 Allowed = bool | str | int | float | list[bool | str | int | float] | dict[Literal["min", "max"], int | float]
@@ -178,21 +178,21 @@ class Pattern:
 
     def _refusals(self, operation: Operation) -> Iterator[str]:
         tensors = (*operation.variables, *operation.outputs)
-        constants = [one for one in operation.inputs if one is not None and one.is_constant]
+        constants = [operand for operand in operation.inputs if operand is not None and operand.is_constant]
         for operands, dtypes in ((tensors, self.dtypes), (constants, self.constant_dtypes)):
-            for one in operands:
-                if dtypes and one.dtype.label not in dtypes:
-                    yield f"{one.tensor} is {one.dtype.label}; expected {' or '.join(dtypes)}"
+            for x in operands:
+                if dtypes and x.dtype.label not in dtypes:
+                    yield f"{x.tensor} is {x.dtype.label}; expected {' or '.join(dtypes)}"
         if self.layout and operation.layout not in ("", self.layout):
             yield f"its layout is {operation.layout}; expected {self.layout}"
         if self.quantized:
-            yield from (f"{one.tensor} is not quantized with one scale" for one in tensors if not one.is_per_tensor)
-        if self.quantized is False and any(one.quant is not None for one in tensors):
+            yield from (f"{x.tensor} is not quantized with one scale" for x in tensors if not x.is_per_tensor)
+        if self.quantized is False and any(x.quant is not None for x in tensors):
             yield "it is quantized"
         first = operation.inputs[0] if operation.inputs else None
         if self.ranks and first is not None and len(first.shape) not in self.ranks:
             yield f"it has {plural.count(len(first.shape), 'dimension')}"
-        if self.same_shapes and len({one.shape for one in tensors}) > 1:
+        if self.same_shapes and len({x.shape for x in tensors}) > 1:
             yield "its operands have several shapes"
         if self.same_grid and first is not None and first.quant != operation.output.quant:
             yield "its input and output are quantized differently"
@@ -201,16 +201,16 @@ class Pattern:
         for number, operand in enumerate(operation.inputs):
             if number in self.constants and operand is not None and not operand.is_constant:
                 yield f"{operand.tensor} is not constant"
-        if self.symmetric_weights and any(one.quant is not None and any(one.quant.zero_point) for one in constants):
+        if self.symmetric_weights and any(x.quant is not None and any(x.quant.zero_point) for x in constants):
             yield "its weights have zero points"
         group: int | None = getattr(operation.attrs, "group", None)
         if self.groups and group is not None and not self._takes_groups(group, operation.operand(1).shape):
             yield f"its channels are in {group} groups"
         for name, allowed in self.attributes.items():
-            if name not in {one.name for one in fields(operation.attrs)}:
+            if name not in {field.name for field in fields(operation.attrs)}:
                 yield f"it has no attribute {name}"
             value: Any = getattr(operation.attrs, name)
-            if not all(_is_allowed(one, allowed) for one in (value if isinstance(value, tuple) else (value,))):
+            if not all(_is_allowed(item, allowed) for item in (value if isinstance(value, tuple) else (value,))):
                 yield f"its {name} is {value}"
         yield from (check(operation) for check in self.where)
 
@@ -306,7 +306,7 @@ class Region:
     @property
     def border_bytes(self) -> int:
         """The bytes that cross its border in one inference."""
-        return sum(one.type.bytes for one in (*self.inputs, *self.outputs))
+        return sum(operand.type.bytes for operand in (*self.inputs, *self.outputs))
 
     @property
     def macs(self) -> int:
@@ -380,8 +380,8 @@ class Backend:
     def __init__(self, options: Mapping[str, str]) -> None:
         unknown = next((key for key in options if key not in self.options), None)
         if unknown is not None:
-            what = f"the backend {self.name} has no option {unknown}"
-            raise UsageError(what, details=[f"it has: {', '.join(sorted(self.options)) or 'none'}"])
+            message = f"the backend {self.name} has no option {unknown}"
+            raise UsageError(message, details=[f"it has: {', '.join(sorted(self.options)) or 'none'}"])
         self.values = dict(options)
 
     def one_of(self, key: str, values: Sequence[str], default: str = "") -> str:
@@ -392,8 +392,8 @@ class Backend:
         """
         value = self.values.get(key, default)
         if value not in values:
-            what = f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}"
-            raise UsageError(what, hint=f"for instance: --backend {self.name}:{key}={next(filter(None, values))}")
+            message = f"the backend {self.name} has {key}={value}; expected {' or '.join(filter(None, values))}"
+            raise UsageError(message, hint=f"for instance: --backend {self.name}:{key}={next(filter(None, values))}")
         return value
 
     def refusal(self, operation: Operation, context: Context) -> str:

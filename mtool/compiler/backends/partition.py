@@ -89,7 +89,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
 
 def named(operations: Sequence[Operation]) -> list[str]:
     """Return a line for each operation: its kind and the user's nodes."""
-    names = [f"{one.kind} {', '.join(map(short_name, one.origins or (one.name,)))}" for one in operations[:_MOST_NODES]]
+    names = [f"{op.kind} {', '.join(map(short_name, op.origins or (op.name,)))}" for op in operations[:_MOST_NODES]]
     return names + [f"and {len(operations) - _MOST_NODES} more"] * (len(operations) > _MOST_NODES)
 
 
@@ -99,16 +99,16 @@ def _called(backend: Backend, method: str, operations: Sequence[Operation], *arg
     except OperationsRefused:
         raise
     except BackendError as failed:
-        if any(name in str(failed) for one in operations for name in (*one.origins, one.name)):
+        if any(name in str(failed) for operation in operations for name in (*operation.origins, operation.name)):
             raise
         raise BackendError(failed.what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
     except MtoolError as failed:  # of proc.run, for instance: a compiler that is missing, or does not end
-        what = f"the backend {backend.name} failed: {failed.what}"
-        raise BackendError(what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
+        message = f"the backend {backend.name} failed: {failed.what}"
+        raise BackendError(message, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
     except (Exception, SystemExit) as failed:
-        what = f"the backend {backend.name} failed: {type(failed).__name__}: {failed}"
+        message = f"the backend {backend.name} failed: {type(failed).__name__}: {failed}"
         hint = "--backend-fallback leaves such regions to C" if method == "compile" else ""
-        raise BackendError(what, details=[f"in {method} for", *named(operations)], hint=hint) from failed
+        raise BackendError(message, details=[f"in {method} for", *named(operations)], hint=hint) from failed
 
 
 def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
@@ -121,8 +121,8 @@ def _text(backend: Backend, method: str, operations: Sequence[Operation], *argum
 def _malformed(
     backend: Backend, method: str, answer: Any, expected: str, operations: Sequence[Operation]
 ) -> BackendError:
-    what = f"the backend {backend.name} returned {answer!r:.80} from {method}; expected {expected}"
-    return BackendError(what, details=["called for", *named(operations)])
+    message = f"the backend {backend.name} returned {answer!r:.80} from {method}; expected {expected}"
+    return BackendError(message, details=["called for", *named(operations)])
 
 
 MOST_ALIGNMENT = 4096
@@ -144,10 +144,10 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     except Exception as failed:  # of a mapping that is not mtool's
         problem = f"{type(failed).__name__}: {failed}"
     operations = region.operations[:5]
-    of = f"for {region.name}, of {', '.join(origin for one in operations for origin in one.origins)}"
+    of = f"for {region.name}, of {', '.join(origin for operation in operations for origin in operation.origins)}"
     if problem:
-        what = f"the backend {backend} returned a malformed product"
-        raise BackendError(what, details=[problem, of], hint="mtool.compiler.backends.Product describes its fields")
+        message = f"the backend {backend} returned a malformed product"
+        raise BackendError(message, details=[problem, of], hint="mtool.compiler.backends.Product describes its fields")
     lack = next(_lacks(product, region), "")
     if lack:
         raise BackendError(
@@ -175,8 +175,8 @@ def _problems(product: Any, region: Region) -> Iterator[str]:
     for name, use in product.device.items():
         if use not in _USES:
             yield f"the device {use!r} {name}; expected {', '.join(_USES)}"
-        known = name in product.buffers or name in product.constants or bytes_named(name, product, region) is not None
-        if not known:
+        exists = name in product.buffers or name in product.constants or bytes_named(name, product, region) is not None
+        if not exists:
             yield f"the device {use} {name}, which is not a tensor, buffer or constant of the region"
         if name in product.constants and use != "reads":
             yield f"the device {use} the constant {name}, which lies in flash"
@@ -184,13 +184,13 @@ def _problems(product: Any, region: Region) -> Iterator[str]:
 
 def _of_types(instance: Product | Buffer, of: str) -> Iterator[str]:
     """Yield the fields, or entries of fields, that do not have the annotated type."""
-    for one in fields(instance):
-        value, kind = getattr(instance, one.name), one.type
-        values = {one.name: value}
+    for field in fields(instance):
+        value, kind = getattr(instance, field.name), field.type
+        values = {field.name: value}
         if get_origin(kind) is Mapping and isinstance(value, Mapping):
-            values, kind = {f"{one.name}[{key!r}]": entry for key, entry in value.items()}, get_args(kind)[1]
+            values, kind = {f"{field.name}[{key!r}]": entry for key, entry in value.items()}, get_args(kind)[1]
             if not all(isinstance(key, str) for key in value):
-                yield f"{one.name} is {value!r:.80}; expected a mapping from strings"
+                yield f"{field.name} is {value!r:.80}; expected a mapping from strings"
         for name, entry in values.items():
             try:
                 value_of(f"{name}{of}", entry, kind)
@@ -280,13 +280,13 @@ def _lacks(product: Product, region: Region) -> Iterator[str]:
     if not memories:
         return
     for name, buffer in product.buffers.items():
-        found = memories.get(buffer.memory)
-        if found is None or (found.holds and {*found.holds} <= _FLASH):
-            sizes = {one: f"{memory.bytes // 1024:,} KB" for one, memory in memories.items()}
-            there = ", ".join(f"{one} ({', '.join([size, *memories[one].holds])})" for one, size in sizes.items())
-            what = "is not a memory of" if found is None else f"is for {' and '.join(found.holds)} on"
-            yield f"{name} is placed in {buffer.memory}, which {what} {board}; available: {there}"
-    ends = {one.memory: one.offset + one.bytes for one in placed(product, region)}  # of each the last
+        place = memories.get(buffer.memory)
+        if place is None or (place.holds and {*place.holds} <= _FLASH):
+            sizes = {other: f"{memory.bytes // 1024:,} KB" for other, memory in memories.items()}
+            there = ", ".join(f"{other} ({', '.join([size, *memories[other].holds])})" for other, size in sizes.items())
+            problem = "is not a memory of" if place is None else f"is for {' and '.join(place.holds)} on"
+            yield f"{name} is placed in {buffer.memory}, which {problem} {board}; available: {there}"
+    ends = {piece.memory: piece.offset + piece.bytes for piece in placed(product, region)}  # of each the last
     for memory, end in ends.items():
         if end > memories[memory].bytes:
             yield f"the buffers in {memory} take {end:,} B; {board} has {memories[memory].bytes:,} there"
@@ -301,16 +301,16 @@ def put_together(path: str, graphs: Mapping[str, Graph]) -> Graph:
     for node in graph.nodes:
         attrs = node.attrs
         paths = [f"{path}{node.name}/{name}/" for name in attrs.names] if isinstance(attrs, Control) else []
-        if isinstance(attrs, Control) and all(one in graphs for one in paths):
-            node = replace(node, attrs=attrs.with_bodies([put_together(one, graphs) for one in paths]))
+        if isinstance(attrs, Control) and all(below in graphs for below in paths):
+            node = replace(node, attrs=attrs.with_bodies([put_together(below, graphs) for below in paths]))
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes))
 
 
 def aligned(view: Graph, graph: Graph) -> Graph:
     """Return a view with the names that a graph has for the last values of its states."""
-    names = {given: last for _, given, last in graph.state_values}
-    new = {last: names[given] for _, given, last in view.state_values if given in names}
+    names = {first: last for _, first, last in graph.state_values}
+    new = {last: names[first] for _, first, last in view.state_values if first in names}
     new = {old: name for old, name in new.items() if old != name and name not in view.types}
     if not new:
         return view
@@ -334,18 +334,18 @@ def body_of(graph: Graph, region: Region) -> Graph:
     Raises:
         BackendError: the graph computes the region from values that do not cross its border.
     """
-    inputs, outputs = (tuple(one.value for one in side) for side in (region.inputs, region.outputs))
+    inputs, outputs = (tuple(operand.value for operand in side) for side in (region.inputs, region.outputs))
     needed, nodes = {*outputs}, []
     for node in reversed(graph.nodes):
         if needed & {*node.outputs} and not {*node.outputs} <= {*inputs}:
             nodes.append(node)
             needed.update(value for value in node.inputs if value and value not in inputs)
-    made = {value for node in nodes for value in node.outputs}
-    missing = sorted(needed - made - graph.constants.keys())
+    produced = {value for node in nodes for value in node.outputs}
+    missing = sorted(needed - produced - graph.constants.keys())
     if missing:
         raise BackendError(f"{region.name} also needs {missing[0]}", details=[f"its inputs are {', '.join(inputs)}"])
-    own = replace(graph, name=region.name, inputs=inputs, outputs=outputs, output_names=outputs, counts={}, states=())
-    rewriter = Rewriter(own)
+    body = replace(graph, name=region.name, inputs=inputs, outputs=outputs, output_names=outputs, counts={}, states=())
+    rewriter = Rewriter(body)
     rewriter.nodes = nodes[::-1]
     return rewriter.finish()
 
@@ -366,15 +366,15 @@ def grown(
         grows: the backends whose regions may have several operations.
         may_join: whether a backend accepts these operations as one region.
     """
-    made = {one.value: number for number, operation in enumerate(operations) for one in operation.outputs}
+    producer = {operand.value: number for number, operation in enumerate(operations) for operand in operation.outputs}
     before = {
-        number: {made[one.value] for one in operation.variables if one.value in made}
+        number: {producer[operand.value] for operand in operation.variables if operand.value in producer}
         for number, operation in enumerate(operations)
     }
     after: dict[int, set[int]] = {number: set() for number in before}
     for number, earlier in before.items():
-        for one in earlier:
-            after[one].add(number)
+        for other in earlier:
+            after[other].add(number)
     members = {number: [number] for number in before}  # of each group, which has the number of one of them
 
     def waits_through(first: int, last: int) -> bool:
@@ -393,23 +393,23 @@ def grown(
         backend = claimed.get(number)
         if backend not in grows:
             continue
-        own, tried = number, set[int]()
-        while near := [one for one in before[own] - tried if claimed.get(one) == backend]:
+        current, tried = number, set[int]()
+        while near := [group for group in before[current] - tried if claimed.get(group) == backend]:
             other = min(near)
             tried.add(other)
-            joined = sorted(members[own] + members[other])
-            if waits_through(own, other) or waits_through(other, own) or not may_join(joined):
+            joined = sorted(members[current] + members[other])
+            if waits_through(current, other) or waits_through(other, current) or not may_join(joined):
                 continue
             members[other] = joined
-            del members[own]
+            del members[current]
             for forward, backward in ((after, before), (before, after)):
-                for neighbour in forward.pop(own):
-                    backward[neighbour].discard(own)
+                for neighbour in forward.pop(current):
+                    backward[neighbour].discard(current)
                     if neighbour != other:
                         forward[other].add(neighbour)
                         backward[neighbour].add(other)
-            own = other
-    return sorted(tuple(one) for one in members.values() if one[0] in claimed)
+            current = other
+    return sorted(tuple(numbers) for numbers in members.values() if numbers[0] in claimed)
 
 
 @frozen
@@ -421,11 +421,11 @@ class Part:
     members: tuple[int, ...]
     region: Region
 
-    def named(self, stem: str, taken: set[str]) -> "Part":
+    def named(self, stem: str, names: set[str]) -> "Part":
         """Return the part with a free name and with the region's body."""
-        while stem in taken:
+        while stem in names:
             stem += "_"
-        taken.add(stem)
+        names.add(stem)
         region = replace(self.region, name=stem)
         return replace(self, region=replace(region, body=body_of(self.of.graph, region)))
 
@@ -460,11 +460,11 @@ class Partitioner:
     ) -> None:
         self.path, self.view, self.graph = path, view, graph
         self.model, self.context, self.cost_in_c = model, context, cost_in_c
-        if any(one.backend.layout == "NHWC" for one in chosen):
+        if any(choice.backend.layout == "NHWC" for choice in chosen):
             self.view = put_channels_last(view)
             self.graph = self.view if view is graph else put_channels_last(graph)
-        self.operations = tuple(replace(one, name=f"{path}{one.name}") for one in operations_of(self.view))
-        self.chosen = {one.backend.name: one for one in chosen}
+        self.operations = tuple(replace(op, name=f"{path}{op.name}") for op in operations_of(self.view))
+        self.chosen = {choice.backend.name: choice for choice in chosen}
         self.refusals: list[list[tuple[str, str]]] = [[] for _ in self.operations]
         self.readers: dict[str, set[int]] = defaultdict(set)
         for number, operation in enumerate(self.operations):
@@ -472,10 +472,10 @@ class Partitioner:
                 self.readers[operand.value].add(number)
         self.claimed: dict[int, str] = {}
         for number, operation in enumerate(self.operations):
-            for name, one in self.chosen.items():
-                why = one.skips(operation) or self._apart(operation)
-                why = why or refusal_of(one.backend, operation, self.context)
-                why = why or claims_of(one.backend, self._region([number]))
+            for name, choice in self.chosen.items():
+                why = choice.skips(operation) or self._apart(operation)
+                why = why or refusal_of(choice.backend, operation, self.context)
+                why = why or claims_of(choice.backend, self._region([number]))
                 if not why:
                     self.claimed[number] = name
                     break
@@ -496,8 +496,8 @@ class Partitioner:
     def _apart(self, operation: Operation) -> str:
         """Return why an operation can't be cut out of the computed graph; "": it can."""
         tensors = (*operation.variables, *operation.outputs)
-        other = next((one.tensor for one in tensors if not self._is_computed(one)), None)
-        return "" if other is None else f"{other} does not exist with this rounding"
+        missing = next((operand.tensor for operand in tensors if not self._is_computed(operand)), None)
+        return "" if missing is None else f"{missing} does not exist with this rounding"
 
     def _is_computed(self, operand: Operand) -> bool:
         """Whether a tensor of the view is what goes by its name in the graph that is computed.
@@ -519,9 +519,9 @@ class Partitioner:
         def may_join(members: Sequence[int]) -> bool:
             return not claims_of(backend_of(members), self._region(members))
 
-        grows = {name for name, one in self.chosen.items() if one.backend.whole_regions}
-        found = grown(self.operations, claimed, grows, may_join)
-        return [Part(self, backend_of(members), members, self._region(members)) for members in found]
+        grows = {name for name, choice in self.chosen.items() if choice.backend.whole_regions}
+        groups = grown(self.operations, claimed, grows, may_join)
+        return [Part(self, backend_of(members), members, self._region(members)) for members in groups]
 
     def limit(self, part: Part, count: int) -> str:
         """Return why a backend with `count` regions does not get another one; "": it does."""
@@ -536,13 +536,13 @@ class Partitioner:
     def _region(self, members: Sequence[int]) -> Region:
         """Return operations as a region without a name."""
         inside, operations = {*members}, tuple(self.operations[number] for number in members)
-        made = {one.value: one for operation in operations for one in operation.outputs}
+        results = {operand.value: operand for operation in operations for operand in operation.outputs}
         read: dict[str, Operand] = {}
-        for one in (operand for operation in operations for operand in operation.variables):
-            if one.value not in made:
-                read.setdefault(one.value, one)
+        for operand in (x for operation in operations for x in operation.variables):
+            if operand.value not in results:
+                read.setdefault(operand.value, operand)
         ends = self.view.outputs
-        outputs = tuple(one for value, one in made.items() if value in ends or self.readers[value] - inside)
+        outputs = tuple(operand for value, operand in results.items() if value in ends or self.readers[value] - inside)
         return Region("", self.model, operations, tuple(read.values()), outputs, self.context)
 
 
@@ -599,13 +599,13 @@ def partition(
         BackendError: a backend failed.
     """
     divided = divide(view, graph, chosen, context, cost_in_c=cost_in_c)
-    compiled = [one for part in divided.parts for one in _compiled(divided, part, falls_back=falls_back)]
+    compiled = [pair for part in divided.parts for pair in _compiled(divided, part, falls_back=falls_back)]
     graphs = {}
-    for one in divided.partitioners:
-        own = [(part.backend.name, part.region, product) for part, product in compiled if part.of is one]
-        graphs[one.path] = replace_regions(one.graph, own)
-    made = replace(divided, parts=tuple(part for part, _ in compiled))
-    return Partition(put_together("", graphs), made.claims(), tuple(part.region for part in made.parts))
+    for partitioner in divided.partitioners:
+        regions = [(part.backend.name, part.region, product) for part, product in compiled if part.of is partitioner]
+        graphs[partitioner.path] = replace_regions(partitioner.graph, regions)
+    divided = replace(divided, parts=tuple(part for part, _ in compiled))
+    return Partition(put_together("", graphs), divided.claims(), tuple(part.region for part in divided.parts))
 
 
 @frozen
@@ -626,11 +626,11 @@ class Division:
 
     def claims(self) -> tuple[Claim, ...]:
         """Return the claims, if the regions are computed by their backends."""
-        of = {one.name: (region.name, backend.name) for backend, region in self.regions for one in region.operations}
+        owner = {op.name: (region.name, backend.name) for backend, region in self.regions for op in region.operations}
         return tuple(
-            Claim(operation, *of.get(operation.name, ("", "")), tuple(refusals))
-            for one in self.partitioners
-            for operation, refusals in zip(one.operations, one.refusals, strict=True)
+            Claim(operation, *owner.get(operation.name, ("", "")), tuple(refusals))
+            for partitioner in self.partitioners
+            for operation, refusals in zip(partitioner.operations, partitioner.refusals, strict=True)
         )
 
 
@@ -647,47 +647,47 @@ def divide(
     for partitioner in partitioners:  # which grow
         partitioners += partitioner.inside()
     operations = [operation for partitioner in partitioners for operation in partitioner.operations]
-    for one in chosen:
-        one.tell_unknown(operations)
+    for choice in chosen:
+        choice.tell_unknown(operations)
     parts = [part for partitioner in partitioners for part in partitioner.parts(partitioner.claimed)]
     counts: Counter[str] = Counter()
-    kept = set()
-    for number, part in sorted(enumerate(parts), key=lambda each: -each[1].region.macs):
+    numbers = set()
+    for number, part in sorted(enumerate(parts), key=lambda item: -item[1].region.macs):
         why = part.of.limit(part, counts[part.backend.name])
         if why:
             for member in part.members:
                 part.of.refusals[member].append((part.backend.name, why))
         else:
             counts[part.backend.name] += 1
-            kept.add(number)
-    taken = {node.name for partitioner in partitioners for node in partitioner.graph.nodes}
-    made = [part for number, part in enumerate(parts) if number in kept]
-    named = (part.named(f"{part.backend.name}_{number}", taken) for number, part in enumerate(made))
+            numbers.add(number)
+    names = {node.name for partitioner in partitioners for node in partitioner.graph.nodes}
+    accepted = [part for number, part in enumerate(parts) if number in numbers]
+    named = (part.named(f"{part.backend.name}_{number}", names) for number, part in enumerate(accepted))
     return Division(tuple(partitioners), tuple(named))
 
 
 def _compiled(divided: Division, part: Part, *, falls_back: bool) -> list[tuple[Part, Product]]:
     """Compile a region with its backend; if that refuses operations, compile the remaining regions."""
-    taken = {other.region.name for other in divided.parts}
-    waiting, found, splits = [part], [], 0
+    names = {other.region.name for other in divided.parts}
+    waiting, compiled, splits = [part], [], 0
     while waiting:
-        one = waiting.pop(0)
+        part = waiting.pop(0)
         try:
-            found.append((one, compiled_by(one.backend, one.region)))
+            compiled.append((part, compiled_by(part.backend, part.region)))
         except BackendError as refused:
             reasons = refused.reasons if isinstance(refused, OperationsRefused) else {}
-            numbers = {number: reasons.get(one.of.operations[number].name) for number in one.members}
+            numbers = {number: reasons.get(part.of.operations[number].name) for number in part.members}
             splits += bool(reasons)
             if splits > MOST_SPLITS or not any(numbers.values()):
                 if not falls_back:
                     raise
-                log.warning("%s is left to C: %s", one.region.name, refused.what)
+                log.warning("%s is left to C: %s", part.region.name, refused.what)
                 continue
             for number, why in numbers.items():
                 if why:
-                    one.of.refusals[number].append((one.backend.name, why))
-            kept = [number for number, why in numbers.items() if not why]
-            log.warning("%s is split: %s", one.region.name, refused.what)
-            rest = one.of.parts(dict.fromkeys(kept, one.backend.name))
-            waiting += [other.named(f"{one.region.name}_{n}", taken) for n, other in enumerate(rest)]
-    return found
+                    part.of.refusals[number].append((part.backend.name, why))
+            remaining = [number for number, why in numbers.items() if not why]
+            log.warning("%s is split: %s", part.region.name, refused.what)
+            rest = part.of.parts(dict.fromkeys(remaining, part.backend.name))
+            waiting += [other.named(f"{part.region.name}_{n}", names) for n, other in enumerate(rest)]
+    return compiled

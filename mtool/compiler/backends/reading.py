@@ -34,32 +34,32 @@ class _Reader:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.producers, self.consumers = graph.producers(), graph.consumers()
-        self.taken: set[str] = set()  # the nodes that are part of an operation
+        self.absorbed: set[str] = set()  # the nodes that are part of an operation
         self.grids: dict[str, Quant] = {}  # of quantized values, including moves after quantization
         for node in graph.nodes:
             if node.op in ("QuantizeLinear", "DequantizeLinear") and (grid := self._grid(node)) is not None:
                 self.grids.setdefault(node.outputs[0] if node.op == "QuantizeLinear" else node.inputs[0], grid)
-            elif node.op in WHOLE_MOVES and (known := self.grids.get(node.inputs[0])) and known.axis is None:
-                self.grids[node.outputs[0]] = known
+            elif node.op in WHOLE_MOVES and (grid := self.grids.get(node.inputs[0])) and grid.axis is None:
+                self.grids[node.outputs[0]] = grid
         self.through: dict[str, set[str]] = {}  # by value that an operation saw through: the operations' nodes
 
     def operations(self) -> list[Operation]:
         graph = self.graph
-        found: dict[str, Operation] = {}
+        operations: dict[str, Operation] = {}
         for node in graph.nodes:
-            if node.name not in self.taken and not self._is_wrapper(node):
-                found[node.name] = self._operation(node)
+            if node.name not in self.absorbed and not self._is_wrapper(node):
+                operations[node.name] = self._operation(node)
         for node in graph.nodes:  # wrappers that something reads as they are
-            if node.name in self.taken or node.name in found:
+            if node.name in self.absorbed or node.name in operations:
                 continue
             seen = self.through.get(node.outputs[0], set())
             readers = {reader.name for reader in self.consumers.get(node.outputs[0], ())}
             if node.outputs[0] in graph.outputs or readers - seen:
-                found[node.name] = self._single(node)
+                operations[node.name] = self._single(node)
                 for value in node.inputs:  # it reads the value after it unchanged
                     self.through.get(value, set()).discard(node.name)
         order = {node.name: number for number, node in enumerate(graph.nodes)}
-        return sorted(found.values(), key=lambda one: order[one.name])
+        return sorted(operations.values(), key=lambda operation: order[operation.name])
 
     def _is_wrapper(self, node: Node) -> bool:
         """Whether a node only changes quantization or layout, which the operations after it may absorb."""
@@ -72,8 +72,8 @@ class _Reader:
         """Return a node as an operation, with nothing around it."""
         inputs = tuple(self._operand(value) if value else None for value in node.inputs)
         outputs = tuple(self._operand(value) for value in node.outputs if value)
-        self.taken.add(node.name)
-        macs = _macs(node, [one for one in inputs if one], outputs[0]) if outputs else 0
+        self.absorbed.add(node.name)
+        macs = _macs(node, [operand for operand in inputs if operand], outputs[0]) if outputs else 0
         return Operation(node.op, node.name, node.origins, inputs, outputs, node.attrs, macs=macs)
 
     def _operation(self, node: Node) -> Operation:
@@ -86,22 +86,21 @@ class _Reader:
         value = behind[-1].outputs[0] if behind else node.outputs[0]
         is_stored = not self.graph.types[value].dtype.is_float
         inputs: list[Operand | None] = []
-        for number, (reader, one) in enumerate([*((node, value) for value in node.inputs), *biases]):
-            sees = is_stored or self._is_constant(one)
+        for number, (reader, source) in enumerate([*((node, value) for value in node.inputs), *biases]):
+            sees = is_stored or self._is_constant(source)
             is_image = layout == "NHWC" and number == 0
-            inputs.append(self._seen_through(reader, one, sees_grids=sees, is_image=is_image) if one else None)
-        origins = [origin for one in (node, *behind) for origin in one.origins]
-        nodes = {one.name for one in (node, *behind)}
-        self.taken |= nodes
+            inputs.append(self._seen_through(reader, source, sees_grids=sees, is_image=is_image) if source else None)
+        origins = tuple(dict.fromkeys(origin for member in (node, *behind) for origin in member.origins))
+        nodes = {member.name for member in (node, *behind)}
+        self.absorbed |= nodes
         output = self._operand(value)
-        kept = tuple(dict.fromkeys(origins))
-        macs = _macs(node, [one for one in inputs if one], output)
-        return Operation(node.op, node.name, kept, tuple(inputs), (output,), node.attrs, activation, layout, macs)
+        macs = _macs(node, [operand for operand in inputs if operand], output)
+        return Operation(node.op, node.name, origins, tuple(inputs), (output,), node.attrs, activation, layout, macs)
 
     def _behind(self, node: Node, back: bool) -> tuple[list[Node], Activation | None, list[tuple[Node, str]]]:
         """Return the nodes after an operator that belong to it, their clipping, and the bias that they add."""
         value, activation, quantized = node.outputs[0], None, False
-        found: list[Node] = []
+        nodes: list[Node] = []
         biases: list[tuple[Node, str]] = []
         while (reader := self._only_reader(value)) is not None:
             if back and self._is_layout(reader, _TO_NHWC):
@@ -116,10 +115,10 @@ class _Reader:
                 activation = _both(activation, clip)
             else:
                 break
-            found.append(reader)
+            nodes.append(reader)
             value = reader.outputs[0]
         assert not back, f"{node.name} has lost its layout"
-        return found, activation, biases
+        return nodes, activation, biases
 
     def _is_channels_last(self, node: Node) -> bool:
         """Whether an operator on images is between a transposition to ONNX's layout and one back."""
@@ -169,8 +168,8 @@ class _Reader:
     def _operand(self, value: str, quant: Quant | None = None) -> Operand:
         graph = self.graph
         source = graph.sources.get(value)
-        known = quant or self.grids.get(value) or graph.quant.get(value)
-        return Operand(value, source.tensor if source else value, graph.types[value], known, graph.constants.get(value))
+        quant = quant or self.grids.get(value) or graph.quant.get(value)
+        return Operand(value, source.tensor if source else value, graph.types[value], quant, graph.constants.get(value))
 
     def _grid(self, node: Node) -> Quant | None:
         """Return the constant quantization of a QuantizeLinear or DequantizeLinear, per tensor or along a dimension."""
@@ -183,8 +182,8 @@ class _Reader:
             return None
         rank = len(graph.types[node.inputs[0]].shape)
         axis = None if scale.size == 1 else attrs.axis % rank
-        zeros = (0,) * scale.size if points is None else tuple(int(one) for one in points.reshape(-1))
-        return Quant(tuple(float(one) for one in scale.reshape(-1)), zeros, axis)
+        zeros = (0,) * scale.size if points is None else tuple(map(int, points.reshape(-1)))
+        return Quant(tuple(map(float, scale.reshape(-1))), zeros, axis)
 
     def _is_bias(self, node: Node, reader: Node, value: str) -> bool:
         """Whether a node adds a constant per column to a matrix product."""
@@ -230,7 +229,7 @@ def _macs(node: Node, inputs: list[Operand], output: Operand) -> int:
     if node.op.startswith("Integer"):  # each row of x is multiplied by each of its matrices once
         x, *others = inputs
         rows = x.type.count // x.shape[-1]
-        return rows * sum(one.type.count for one in others if one.is_constant and len(one.shape) == 2)
+        return rows * sum(other.type.count for other in others if other.is_constant and len(other.shape) == 2)
     if node.op not in (CONV, "ConvTranspose", "Gemm", "MatMul") or len(inputs) < 2:
         return 0
     weights = inputs[1].shape
@@ -255,7 +254,7 @@ class _ChannelsLast(Rewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.producers = graph.producers()
-        self.last: dict[str, str] = {}  # values that are known with their channels last
+        self.last: dict[str, str] = {}  # values that exist with their channels last
         self.first: dict[str, str] = {}  # the values that those with channels last are transpositions of
 
     def run(self) -> Graph:
@@ -270,7 +269,7 @@ class _ChannelsLast(Rewriter):
             elif node.op in _FOLLOWING and self._can_follow(node):
                 self._follow(node)
             else:
-                self.nodes.append(replace(node, inputs=tuple(self._given(value) for value in node.inputs)))
+                self.nodes.append(replace(node, inputs=tuple(self._in_onnx_layout(value) for value in node.inputs)))
         for value in self.outputs:
             self._channels_first(value)
         return self.finish()
@@ -286,14 +285,14 @@ class _ChannelsLast(Rewriter):
         """Put an operator on images between a transposition to ONNX's layout and one back."""
         source = self._channels_last(node.inputs[0], node)
         inner = self._transposed(node, source, _FIRST[self._rank(node.inputs[0])])
-        others = [self._given(value) for value in node.inputs[1:]]
-        made = self.value(f"{node.outputs[0]}.first", self.types[node.outputs[0]].dtype,
-                          self.types[node.outputs[0]].shape)  # fmt: skip
-        self.nodes.append(replace(node, inputs=(inner, *others), outputs=(made,)))
-        self._known(node.outputs[0], self._transposed(node, made, _LAST[self._rank(node.outputs[0])]))
+        others = [self._in_onnx_layout(value) for value in node.inputs[1:]]
+        output = self.value(f"{node.outputs[0]}.first", self.types[node.outputs[0]].dtype,
+                            self.types[node.outputs[0]].shape)  # fmt: skip
+        self.nodes.append(replace(node, inputs=(inner, *others), outputs=(output,)))
+        self._add_channels_last(node.outputs[0], self._transposed(node, output, _LAST[self._rank(node.outputs[0])]))
 
     def _can_follow(self, node: Node) -> bool:
-        """Whether an operator may be computed with its channels last: its images are known so, all else is constant."""
+        """Whether an operator may be computed with its channels last: its images exist so, all else is constant."""
         rank, others = self._rank(node.outputs[0]), [value for value in node.inputs if value and value not in self.last]
         return rank in _LAST and any(value in self.last for value in node.inputs) and all(
             value in self.graph.constants and (node.op != "Concat" or self._rank(value) == rank) for value in others
@@ -315,15 +314,15 @@ class _ChannelsLast(Rewriter):
                 inputs.append(self.constant(f"{value}.last", np.ascontiguousarray(whole)))
         if isinstance(attrs, Quantization | AlongAxis):
             attrs = replace(attrs, axis=_FIRST[rank][attrs.axis % rank])
-        made = self.value(f"{node.outputs[0]}.last", kind.dtype, [kind.shape[dim] for dim in _LAST[rank]])
-        self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(made,), attrs=attrs))
-        self._known(node.outputs[0], made)
+        output = self.value(f"{node.outputs[0]}.last", kind.dtype, [kind.shape[dim] for dim in _LAST[rank]])
+        self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(output,), attrs=attrs))
+        self._add_channels_last(node.outputs[0], output)
 
     def _has_one_grid(self, node: Node) -> bool:
         """Whether a node dequantizes with one scale, so that a transposition may precede it."""
         return node.op == "DequantizeLinear" and self.types[node.inputs[1]].count == 1
 
-    def _known(self, value: str, last: str) -> None:
+    def _add_channels_last(self, value: str, last: str) -> None:
         """Note that a value exists with its channels last, but not yet in ONNX's layout."""
         self.last[value] = last
         self.first[value] = ""
@@ -335,7 +334,7 @@ class _ChannelsLast(Rewriter):
             axis = None if quant.axis is None else _FIRST[rank][quant.axis % rank]
             self.quant[last] = replace(quant, axis=axis)
 
-    def _given(self, value: str) -> str:
+    def _in_onnx_layout(self, value: str) -> str:
         """Return a value as an operator of ONNX's layout reads it."""
         return self._channels_first(value) if value in self.first else self.resolve(value)
 
@@ -343,8 +342,8 @@ class _ChannelsLast(Rewriter):
         if value in self.first and not self.first[value]:
             source = self.producers[value]
             if self._has_one_grid(source) and source.inputs[0] in self.first:  # of the integers, which are smaller
-                made = self._channels_first(source.inputs[0])
-                self.node("DequantizeLinear", [made, *source.inputs[1:]], [value], source.attrs, like=source)
+                inner = self._channels_first(source.inputs[0])
+                self.node("DequantizeLinear", [inner, *source.inputs[1:]], [value], source.attrs, like=source)
                 self.first[value] = value
                 return value
             self._append_transposition(self.last[value], value, _FIRST[self._rank(value)])
@@ -367,9 +366,9 @@ class _ChannelsLast(Rewriter):
 
     def _transposed(self, node: Node, value: str, perm: Sequence[int]) -> str:
         kind = self.types[value]
-        made = self.value(f"{value}.t", kind.dtype, [kind.shape[dim] for dim in perm])
-        self._append_transposition(value, made, perm, node)
-        return made
+        output = self.value(f"{value}.t", kind.dtype, [kind.shape[dim] for dim in perm])
+        self._append_transposition(value, output, perm, node)
+        return output
 
-    def _append_transposition(self, value: str, made: str, perm: Sequence[int], like: Node | None = None) -> None:
-        self.node("Transpose", [value], [made], Permutation(perm=tuple(perm)), like=like)
+    def _append_transposition(self, value: str, output: str, perm: Sequence[int], like: Node | None = None) -> None:
+        self.node("Transpose", [value], [output], Permutation(perm=tuple(perm)), like=like)

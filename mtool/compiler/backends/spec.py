@@ -79,24 +79,24 @@ def parse(text: str) -> BackendSpec:
     options: dict[str, str] = {}
     position, optional = 0, False
     while position < len(rest):
-        found = _PART.match(rest, position)
-        if found is None:
+        match = _PART.match(rest, position)
+        if match is None:
             raise _malformed(text, f"{rest[position:]!r} is not a list of key=value, separated by commas")
-        key, position = found["key"], found.end()
+        key, position = match["key"], match.end()
         if key in options:
             raise _malformed(text, f"{key} is given twice")
         if key is None:
             optional = True
         else:
-            options[key] = _unquoted(found["value"])
+            options[key] = _unquoted(match["value"])
     return BackendSpec(where, attribute, options, optional)
 
 
 def _head(text: str) -> tuple[str, str, str]:
     """Split a text at its first colon, or at the one after `.py`, so that a drive letter stays in the path."""
-    found = re.match(r"(.*?\.py)(?::|$)", text)
-    if found:
-        return found[1], ":", text[found.end() :]
+    match = re.match(r"(.*?\.py)(?::|$)", text)
+    if match:
+        return match[1], ":", text[match.end() :]
     return text.partition(":")
 
 
@@ -113,8 +113,8 @@ def _from_toml(path: Path) -> BackendSpec:
     options = read.get("options", {})
     is_right = isinstance(options, dict) and all(isinstance(read.get(key, ""), str) for key in ("backend", "class"))
     if unknown or not read.get("backend") or not is_right:
-        found = f"unknown {', '.join(unknown)}" if unknown else "missing keys, or values of another type"
-        details = ["expected: backend = a string, class = a string, [options] with key = value", f"found: {found}"]
+        problem = f"unknown {', '.join(unknown)}" if unknown else "missing keys, or values of another type"
+        details = ["expected: backend = a string, class = a string, [options] with key = value", f"found: {problem}"]
         raise UsageError(f"--backend {path} does not describe a backend", details=details)
     values = {key: _as_text(value) for key, value in options.items()}
     where = read["backend"]

@@ -67,7 +67,7 @@ def make_plan(
 
         plan = by_rows(plan_whole(graph, options))
         least = LEAST_BYTES if partial == "auto" else 1
-        if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
+        if partial == "never" or all(inner.arena_bytes < least for inner in [*plans_in(plan)][1:]):
             return plan
         inside = by_rows(plan_whole(graph, options, by_rows))
         return inside if is_worth(plan, inside, partial) else plan

@@ -48,15 +48,15 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
         UsageError: the schedule, the knob or its value is unknown, or the schedule can't compute the node on the
             target.
     """
-    what = f"{node.name} ({op.label(node, graph)})"
-    schedule = next((one for one in op.schedules if one.name == choice.schedule), None)
+    title = f"{node.name} ({op.label(node, graph)})"
+    schedule = next((s for s in op.schedules if s.name == choice.schedule), None)
     if schedule is None:
-        names = [one.name for one in op.schedules]
+        names = [s.name for s in op.schedules]
         raise UsageError(
-            f"{what} has no schedule {choice.schedule}",
+            f"{title} has no schedule {choice.schedule}",
             details=[
                 f"those that can compute it on {target.cpu}, with their knobs:",
-                *(f"  {one.name}{_knobs_of(one)}" for one in op.schedules if one.supports(node, graph, target)),
+                *(f"  {s.name}{_knobs_of(s)}" for s in op.schedules if s.supports(node, graph, target)),
             ],
             hint=_similar(choice.schedule, names),
         )
@@ -65,7 +65,7 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
     turned = _turned(schedule, settings, node.name)
     if not turned.supports(node, graph, target):
         raise UsageError(
-            f"schedule {choice.schedule} can't compute {what} on {target.cpu}",
+            f"schedule {choice.schedule} can't compute {title} on {target.cpu}",
             details=[
                 f"it supports: {(getattr(schedule, 'fits', schedule.supports).__doc__ or '').strip().splitlines()[0]}",
                 f"schedules that can compute it: {', '.join(_supporting(op, node, graph, target))}",
@@ -78,19 +78,19 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
 
     values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
     if values.get(WEIGHTS) == RAM and target.flash_is_apart:
-        raise UsageError(f"the constants of {what} can't be placed in RAM: on {target.cpu} they are read from flash")
+        raise UsageError(f"the constants of {title} can't be placed in RAM: on {target.cpu} they are read from flash")
     if values.get(WEIGHTS) == PACKED:
         from mtool.compiler.plan.unpacked import MOST_BITS, Unpacking
 
-        made: Any = None if target.flash_is_apart else Unpacking.of(turned, node, graph, target)
-        if made is None:
+        unpacking: Any = None if target.flash_is_apart else Unpacking.of(turned, node, graph, target)
+        if unpacking is None:
             raise UsageError(
-                f"the constants of {what} can't be packed",
+                f"the constants of {title} can't be packed",
                 details=[
                     f"expected integers of at most {MOST_BITS} bits, in words, with a core that reads flash as memory"
                 ],
             )
-        turned, values[WEIGHTS] = made, ""
+        turned, values[WEIGHTS] = unpacking, ""
     return built(turned, values)
 
 
@@ -118,7 +118,7 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
 
             raise UsageError(
                 f"{node}: unknown knob {name} of schedule {schedule.name}",
-                details=["its knobs:", *(f"  {own}: {_values(knob)}" for own, knob in {**knobs, **KNOBS}.items())],
+                details=["its knobs:", *(f"  {other}: {_values(knob)}" for other, knob in {**knobs, **KNOBS}.items())],
                 hint=PAGE,
             )
         values[name] = _read(knobs[name], name, value, schedule, node)
@@ -150,7 +150,7 @@ def _knobs_of(schedule: "Schedule") -> str:
 
 
 def _supporting(op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> list[str]:
-    return [one.name for one in op.schedules if one.supports(node, graph, target)]
+    return [schedule.name for schedule in op.schedules if schedule.supports(node, graph, target)]
 
 
 def _similar(name: str, names: Iterable[str]) -> str:

@@ -99,15 +99,15 @@ Apart = list[Neighbours]
 
 def pairs_of(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
     """Return the pairs of storages whose lifetimes may overlap; None: there are more than `SEARCHED_PAIRS`."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
     for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
         alive = {other: last for other, last in alive.items() if last >= firsts[number]}
-        found += [(other, number) for other in alive]
+        pairs += [(other, number) for other in alive]
         alive[number] = lasts[number]
-        if len(found) > SEARCHED_PAIRS:
+        if len(pairs) > SEARCHED_PAIRS:
             return None
-    return found
+    return pairs
 
 
 def apart_of(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
@@ -128,11 +128,11 @@ def near_of(apart: Apart) -> list[int]:
 
 
 def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
-    found = sorted(
+    ranges = sorted(
         (a.offset - b.offset - b.bytes, a.offset + a.bytes - b.offset) for a in first for b in second if a.live & b.live
     )
     merged: list[tuple[int, int]] = []
-    for low, high in found:
+    for low, high in ranges:
         if merged and low < merged[-1][1]:
             merged[-1] = merged[-1][0], max(high, merged[-1][1])
         else:
@@ -150,10 +150,10 @@ def place_in_order(pieces: Sequence[Storage], order: Sequence[int], apart: Apart
 
 def lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
     """Return the lowest offset at which a storage does not overlap those placed already, according to `apart`."""
-    taken = [(placed[other] + low, placed[other] + high) for other, low, high in apart if other in placed]
-    taken.sort()
+    occupied = [(placed[other] + low, placed[other] + high) for other, low, high in apart if other in placed]
+    occupied.sort()
     offset = 0
-    for low, high in taken:
+    for low, high in occupied:
         if offset <= low:
             break
         if offset < high:

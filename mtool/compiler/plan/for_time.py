@@ -68,7 +68,7 @@ class Offers:
     constant_bytes: int
     at_run_time: tuple[Offer, ...] = ()
 
-    def taken(self, optimize: Optimize, flash_bytes: int | None, ram_bytes: int | None) -> Grown:
+    def accepted(self, optimize: Optimize, flash_bytes: int | None, ram_bytes: int | None) -> Grown:
         """Return the operators that may take memory, with their schedules.
 
         Args:
@@ -79,74 +79,74 @@ class Offers:
         if optimize == "size":
             return ()
         if flash_bytes is None and optimize == "speed":
-            found = {one.operator: one for one in self.in_flash}
+            chosen = {offer.operator: offer for offer in self.in_flash}
         else:
             size = UNKNOWN_FLASH_BYTES if flash_bytes is None else flash_bytes
-            left = size - CODE_BYTES - self.constant_bytes
+            room = size - CODE_BYTES - self.constant_bytes
             if optimize == "balanced":
-                left = min(left, int(MOST_GROWN * self.constant_bytes))
-            found = self._worked(optimize, size, UNKNOWN_RAM_BYTES if ram_bytes is None else ram_bytes)
-            before = found if optimize == "balanced" else {}
+                room = min(room, int(MOST_GROWN * self.constant_bytes))
+            chosen = self._worked(optimize, size, UNKNOWN_RAM_BYTES if ram_bytes is None else ram_bytes)
+            before = chosen if optimize == "balanced" else {}
             better = [
-                replace(one, saved=one.saved - before[one.operator].saved) if one.operator in before else one
-                for one in self.in_flash
+                replace(offer, saved=offer.saved - before[offer.operator].saved) if offer.operator in before else offer
+                for offer in self.in_flash
             ]
-            found |= {one.operator: one for one in chosen_offers(better, optimize, size, left)}
-        return tuple((name, one.schedule) for name, one in found.items() if one.schedule is not None)
+            chosen |= {offer.operator: offer for offer in chosen_offers(better, optimize, size, room)}
+        return tuple((name, offer.schedule) for name, offer in chosen.items() if offer.schedule is not None)
 
     def _worked(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:
         """Return the operators that take working memory: each as much as is worth its size, at most a limit."""
-        found: dict[str, Offer] = {}
+        chosen: dict[str, Offer] = {}
         most = max(self.constant_bytes, ALWAYS_BYTES)
-        offers = (one for one in reversed(self.at_run_time) if one.bytes <= most)
-        for one in sorted(offers, key=lambda one: one.bytes):
-            other = found.get(one.operator)
-            saved, more = (one.saved - other.saved, one.bytes - other.bytes) if other else (one.saved, one.bytes)
-            is_worth = saved * ram_bytes >= more and one.saved * flash_bytes >= OWN_CODE_BYTES
-            if saved > 0 and (is_worth or (optimize == "speed" and 2 * one.bytes <= ram_bytes)):
-                found[one.operator] = one
-        return found
+        offers = (offer for offer in reversed(self.at_run_time) if offer.bytes <= most)
+        for offer in sorted(offers, key=lambda offer: offer.bytes):
+            old = chosen.get(offer.operator)
+            saved, more = (offer.saved - old.saved, offer.bytes - old.bytes) if old else (offer.saved, offer.bytes)
+            is_worth = saved * ram_bytes >= more and offer.saved * flash_bytes >= OWN_CODE_BYTES
+            if saved > 0 and (is_worth or (optimize == "speed" and 2 * offer.bytes <= ram_bytes)):
+                chosen[offer.operator] = offer
+        return chosen
 
 
-def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, left: int) -> list[Offer]:
+def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, room: int) -> list[Offer]:
     """Return the offers that are taken, those that save most per byte first.
 
     Args:
         offers: the offers.
         optimize: the optimization goal.
         size: the memory's bytes.
-        left: the bytes that are available.
+        room: the bytes that are available.
     """
-    found = []
-    for one in sorted(offers, key=lambda one: (-one.saved / one.bytes, one.operator)):
-        is_worth = optimize == "speed" or one.saved * size >= one.bytes
-        if is_worth and one.bytes <= left:
-            found.append(one)
-            left -= one.bytes
-    return found
+    chosen = []
+    for offer in sorted(offers, key=lambda offer: (-offer.saved / offer.bytes, offer.operator)):
+        is_worth = optimize == "speed" or offer.saved * size >= offer.bytes
+        if is_worth and offer.bytes <= room:
+            chosen.append(offer)
+            room -= offer.bytes
+    return chosen
 
 
 def offers_of(graph: Graph, target: Target) -> Offers:
     """Return the offers of a graph after the passes, and of its inner graphs."""
-    nodes = [(one, node) for one, node in _computing(graph) if node.name not in one.sized_nodes]
-    if not any(_growing(node, one, target) for one, node in nodes):
+    nodes = [(part, node) for part, node in _computing(graph) if node.name not in part.sized_nodes]
+    if not any(_growing(node, part, target) for part, node in nodes):
         return Offers((), 0)
     in_flash, at_run_time = list[Offer](), list[Offer]()
     total, constants = 0.0, dict[str, int]()
-    for one, node in nodes:
-        constants |= {value: one.constants[value].nbytes for value in node.inputs if value in one.constants}
-        others = [each for each in registry.KERNELS[node.op].schedules if not each.is_for_time(node, one)]
-        costs = [each.cost(node, one, target) for each in others if each.supports(node, one, target)]
-        least = one.rounds * min(costs)
+    for part, node in nodes:
+        constants |= {value: part.constants[value].nbytes for value in node.inputs if value in part.constants}
+        others = [schedule for schedule in registry.KERNELS[node.op].schedules if not schedule.is_for_time(node, part)]
+        costs = [schedule.cost(node, part, target) for schedule in others if schedule.supports(node, part, target)]
+        least = part.rounds * min(costs)
         total += least
-        for each in _growing(node, one, target):
-            saved = least - one.rounds * each.cost(node, one, target)
-            in_flash.append(Offer(node.name, saved, each.grown_bytes(node, one) + OWN_CODE_BYTES, each))
-            for other in each.in_working_memory():
-                saved = least - one.rounds * other.cost(node, one, target)
-                at_run_time.append(Offer(node.name, saved, other.scratch_bytes(node, one), other))
+        for schedule in _growing(node, part, target):
+            saved = least - part.rounds * schedule.cost(node, part, target)
+            in_flash.append(Offer(node.name, saved, schedule.grown_bytes(node, part) + OWN_CODE_BYTES, schedule))
+            for other in schedule.in_working_memory():
+                saved = least - part.rounds * other.cost(node, part, target)
+                at_run_time.append(Offer(node.name, saved, other.scratch_bytes(node, part), other))
     shares = [
-        tuple(replace(one, saved=one.saved / total) for one in offers if one.saved > 0)
+        tuple(replace(offer, saved=offer.saved / total) for offer in offers if offer.saved > 0)
         for offers in (in_flash, at_run_time)
     ]
     return Offers(shares[0], sum(constants.values()), shares[1])
@@ -154,14 +154,14 @@ def offers_of(graph: Graph, target: Target) -> Offers:
 
 def _growing(node: Node, graph: Graph, target: Target) -> list[Schedule]:
     """Return the cheapest schedule of a node whose constants are larger than its weights, if there is one."""
-    growing = (each for each in registry.KERNELS[node.op].schedules if each.grown_bytes(node, graph))
-    fitting = [each for each in growing if each.supports(node, graph, target)]
-    return sorted(fitting, key=lambda each: each.cost(node, graph, target))[:1]
+    growing = (schedule for schedule in registry.KERNELS[node.op].schedules if schedule.grown_bytes(node, graph))
+    fitting = [schedule for schedule in growing if schedule.supports(node, graph, target)]
+    return sorted(fitting, key=lambda schedule: schedule.cost(node, graph, target))[:1]
 
 
 def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
-    for one in with_own_bodies(graph):
-        yield from ((one, node) for node in one.nodes if not isinstance(node.attrs, (View, Control)))
+    for part in with_own_bodies(graph):
+        yield from ((part, node) for node in part.nodes if not isinstance(node.attrs, (View, Control)))
 
 
 # RAM for time: the operators whose constants are placed in RAM, since the core would wait for the board's flash.
@@ -258,18 +258,18 @@ def in_ram(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[s
         optimize: the optimization goal.
         fixed: operators whose schedule the user has selected: they are left unchanged.
     """
-    found, sizes = constant_reads(plan, flash, fixed), dict[str, int]()
-    if not found:
+    reads, sizes = constant_reads(plan, flash, fixed), dict[str, int]()
+    if not reads:
         return frozenset()
     for step in plan.steps:
         if step.node.title not in sizes:
             sizes[step.node.title] = _constant_bytes(step, plan)
-    total = plan.cost * _CYCLES + sum(one.cycles for one in found)
-    offers = [Offer(one.operator, one.cycles / total, sizes[one.operator]) for one in found]
+    total = plan.cost * _CYCLES + sum(read.cycles for read in reads)
+    offers = [Offer(read.operator, read.cycles / total, sizes[read.operator]) for read in reads]
     room = flash.ram_bytes - RESERVED_BYTES - flash.taken_bytes - (plan.bytes_of_arena if flash.has_arena else 0)
     if optimize == "size":
         room = min(room, int(SMALL_SHARE * flash.ram_bytes))
-    return frozenset(one.operator for one in chosen_offers(offers, optimize, flash.ram_bytes, room))
+    return frozenset(offer.operator for offer in chosen_offers(offers, optimize, flash.ram_bytes, room))
 
 
 def constant_reads(
@@ -312,8 +312,8 @@ def hot(plan: Plan, flash: SlowFlash, optimize: Optimize, fixed: Collection[str]
     total = plan.cost * _CYCLES + sum(saved.values())
     shares = {name: cycles / total for name, cycles in saved.items() if cycles > _LEAST_SAVED * total}
     offers = [Offer(name, share, sizes[name]) for name, share in shares.items()]
-    taken = chosen_offers(offers, optimize, flash.ram_bytes + flash.hot_bytes, flash.hot_bytes)
-    return frozenset(title for one in taken for title in members[one.operator])
+    chosen = chosen_offers(offers, optimize, flash.ram_bytes + flash.hot_bytes, flash.hot_bytes)
+    return frozenset(title for offer in chosen for title in members[offer.operator])
 
 
 def with_settings(plan: Plan, operators: Mapping[str, Collection[str]]) -> Plan:
@@ -328,16 +328,16 @@ def with_settings(plan: Plan, operators: Mapping[str, Collection[str]]) -> Plan:
 
 def _constant_bytes(step: Step, plan: Plan) -> int:
     constants = plan.graph.constants
-    own = sum(constants[value].nbytes for value in step.node.inputs if value in constants)
-    return own + step.schedule.grown_bytes(step.node, plan.graph)
+    total = sum(constants[value].nbytes for value in step.node.inputs if value in constants)
+    return total + step.schedule.grown_bytes(step.node, plan.graph)
 
 
 def _bytes_read(step: Step, plan: Plan, size: int) -> float:
     passes = step.schedule.constant_passes(step.node, plan.graph)
     if passes:
         return passes * size
-    each = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) > 0 else BYTES_A_PRODUCT
-    return max(size, each * step.op.macs(step.node, plan.graph))
+    per_product = _BYTES_A_PRODUCT_GROWN if step.schedule.grown_bytes(step.node, plan.graph) > 0 else BYTES_A_PRODUCT
+    return max(size, per_product * step.op.macs(step.node, plan.graph))
 
 
 # Time and RAM for flash: the operators whose constants are packed, if they have few bits (plan.unpacked).
@@ -384,58 +384,58 @@ class Packing:
     more: int
     time: float
 
-    def is_worth(self, room: PackingRoom, cost: float, left: float) -> bool:
-        """Whether it is worth its time, of a model's `cost`; `left`: what unpacking may still take."""
-        few = room.coding != "auto" or self.time <= left
+    def is_worth(self, room: PackingRoom, cost: float, budget: float) -> bool:
+        """Whether it is worth its time, of a model's `cost`; `budget`: the time that unpacking may still take."""
+        few = room.coding != "auto" or self.time <= budget
         return self.saved > 0 and (few or self.time * room.flash_bytes <= self.saved * cost)
 
 
 def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
     """Return the operators whose constants should be packed, and how."""
-    steps, found = dict[str, list[int]](), list[tuple[str, list[Packing]]]()
+    steps, offers = dict[str, list[int]](), list[tuple[str, list[Packing]]]()
     for number, step in enumerate(plan.steps):
         steps.setdefault(step.node.title, []).append(number)
     for title, numbers in steps.items():
         ways = (Way(coding) for coding in (CODINGS if room.coding == "auto" else (room.coding,)))
-        packings = [one for way in ways if (one := _packing(plan, numbers, way)) is not None and one.saved > 0]
-        found += [(title, packings)] * bool(packings)
-    plain = {title: one for title, ways in found if (one := ways[-1]).way.coding == "fields"}
-    gain = sum(ways[0].saved - (plain[title].saved if title in plain else 0) for title, ways in found)
+        packings = [packing for way in ways if (packing := _packing(plan, numbers, way)) and packing.saved > 0]
+        offers += [(title, packings)] * bool(packings)
+    plain = {title: last for title, ways in offers if (last := ways[-1]).way.coding == "fields"}
+    gain = sum(ways[0].saved - (plain[title].saved if title in plain else 0) for title, ways in offers)
     if room.coding == "auto" and gain < CODED_BYTES:
-        found = [(title, [one]) for title, one in plain.items()]
-    small, dropped = _chosen(plan, room, steps, found)
+        offers = [(title, [packing]) for title, packing in plain.items()]
+    small, dropped = _chosen(plan, room, steps, offers)
     while dropped:  # what would have taken too much of the arena leaves its time to others
-        found = [(title, packings) for title, packings in found if title not in dropped]
-        small, dropped = _chosen(plan, room, steps, found)
+        offers = [(title, packings) for title, packings in offers if title not in dropped]
+        small, dropped = _chosen(plan, room, steps, offers)
     if room.coding == "auto" and not _is_of_few_bits(plan, [steps[title][0] for title in small]):
-        constants = sum(one.nbytes for one in plan.graph.constants.values())
-        small = small if sum(one.saved for one in small.values()) >= LEAST_SAVED * constants else {}
-    return {title: one.way for title, one in small.items()}
+        constants = sum(data.nbytes for data in plan.graph.constants.values())
+        small = small if sum(packing.saved for packing in small.values()) >= LEAST_SAVED * constants else {}
+    return {title: packing.way for title, packing in small.items()}
 
 
 def _chosen(
-    plan: Plan, room: PackingRoom, steps: Mapping[str, Sequence[int]], found: Sequence[tuple[str, Sequence[Packing]]]
+    plan: Plan, room: PackingRoom, steps: Mapping[str, Sequence[int]], offers: Sequence[tuple[str, Sequence[Packing]]]
 ) -> tuple[dict[str, Packing], Collection[str]]:
     """Return the packings that are worth their time and memory, and operators worth the time but not the memory."""
-    left, chosen = MOST_UNPACKING * plan.cost, dict[str, Packing]()
-    for title, packings in sorted(found, key=lambda item: (item[1][-1].time / item[1][-1].saved, item[0])):
-        one = next((one for one in packings if one.is_worth(room, plan.cost, left)), None)
-        if one is not None:
-            left -= one.time
-            chosen[title] = one
-    levels = sorted({0, *(one.more for one in chosen.values() if plan.arena_bytes + one.more <= room.arena_bytes)})
-    best = max(levels, key=lambda level: sum(one.saved for one in chosen.values() if one.more <= level) - level)
+    budget, chosen = MOST_UNPACKING * plan.cost, dict[str, Packing]()
+    for title, packings in sorted(offers, key=lambda item: (item[1][-1].time / item[1][-1].saved, item[0])):
+        packing = next((packing for packing in packings if packing.is_worth(room, plan.cost, budget)), None)
+        if packing is not None:
+            budget -= packing.time
+            chosen[title] = packing
+    levels = sorted({0, *(p.more for p in chosen.values() if plan.arena_bytes + p.more <= room.arena_bytes)})
+    best = max(levels, key=lambda level: sum(p.saved for p in chosen.values() if p.more <= level) - level)
     best = best if room.coding == "auto" else levels[-1]
-    small = {title: one for title, one in chosen.items() if one.more <= best}
-    for title, one in chosen.items():
+    small = {title: packing for title, packing in chosen.items() if packing.more <= best}
+    for title, packing in chosen.items():
         if title not in small and len(steps[title]) == 1:
-            left += one.time
+            budget += packing.time
             for blocks in BLOCKS:
-                smaller = _packing(plan, steps[title], replace(one.way, blocks=blocks))
+                smaller = _packing(plan, steps[title], replace(packing.way, blocks=blocks))
                 if smaller is None or plan.arena_bytes + smaller.more > room.arena_bytes:
                     continue
-                if 2 * (smaller.more - best) <= smaller.saved and smaller.is_worth(room, plan.cost, left):
-                    small[title], best, left = smaller, max(best, smaller.more), left - smaller.time
+                if 2 * (smaller.more - best) <= smaller.saved and smaller.is_worth(room, plan.cost, budget):
+                    small[title], best, budget = smaller, max(best, smaller.more), budget - smaller.time
                     break
     return small, chosen.keys() - small.keys()
 
@@ -447,21 +447,21 @@ def _is_of_few_bits(plan: Plan, numbers: Iterable[int]) -> bool:
 
 def _packing(plan: Plan, numbers: Iterable[int], way: Way) -> Packing | None:
     """Return what it saves to pack an operator of some of a plan's steps; None: it can't be packed so."""
-    graph, target, found = plan.graph, plan.target, list[Packing]()
+    graph, target, packings = plan.graph, plan.target, list[Packing]()
     for number in numbers:
         step = plan.steps[number]
         node = step.node
         if isinstance(node.attrs, Control | External) or target.flash_is_apart or node.title in graph.sized_nodes:
             return None
-        made = packed(step.schedule, node, graph, target, way)
-        if made is None:
+        schedule = packed(step.schedule, node, graph, target, way)
+        if schedule is None:
             continue
-        parts = (part for one, _ in plan.storages for part in one.parts)
+        parts = (part for storage, _ in plan.storages for part in storage.parts)
         live = sum(part.bytes for part in parts if part.live >> number + 1 & 1)
-        more = max(0, live + made.scratch_bytes(node, graph) - step.scratch_bytes - plan.arena_bytes)
-        saved = step.schedule.grown_bytes(node, graph) - made.grown_bytes(node, graph)
-        plain, unpacking = (one.cost(node, graph, target) for one in (step.schedule, made))
-        found.append(Packing(way, saved, more, unpacking - plain))
-    if not found:
+        more = max(0, live + schedule.scratch_bytes(node, graph) - step.scratch_bytes - plan.arena_bytes)
+        saved = step.schedule.grown_bytes(node, graph) - schedule.grown_bytes(node, graph)
+        plain, unpacking = (s.cost(node, graph, target) for s in (step.schedule, schedule))
+        packings.append(Packing(way, saved, more, unpacking - plain))
+    if not packings:
         return None
-    return replace(found[0], more=max(one.more for one in found), time=sum(one.time for one in found))
+    return replace(packings[0], more=max(p.more for p in packings), time=sum(p.time for p in packings))

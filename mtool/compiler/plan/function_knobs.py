@@ -73,9 +73,8 @@ class Built(Around):
 def built(schedule: Schedule, settings: Mapping[str, Any]) -> Schedule:
     """Return a schedule with these knobs set to valid values; unchanged if all have their defaults."""
     turned = {name: value for name, value in settings.items() if value}
-    made: Any = schedule
-    if turned:
-        whole = made if isinstance(made, Built) else Built(schedule, weights=getattr(schedule, WEIGHTS, ""))
-        made = replace(whole, **turned)
-    found: Schedule = made
-    return found
+    if not turned:
+        return schedule
+    whole: Any = schedule if isinstance(schedule, Built) else Built(schedule, weights=getattr(schedule, WEIGHTS, ""))
+    result: Schedule = replace(whole, **turned)
+    return result

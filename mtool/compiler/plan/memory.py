@@ -62,18 +62,18 @@ def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, st
     if not graph.states:
         return {}
     uses = _Uses.of(graph, steps)
-    found: dict[str, str] = {}
+    home: dict[str, str] = {}
     for _, value, output in graph.state_values:
         output = uses.root(output)
         buffer, moved = _stream_buffer(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
         if moved:
-            found |= {moved: value, output: value}
+            home |= {moved: value, output: value}
             continue
         for before in ([value, buffer], [value]) if buffer else ([value],):
             if all(_may_overwrite(graph, steps, uses, output, old) for old in before):
-                found |= dict.fromkeys([output, *before[1:]], value)
+                home |= dict.fromkeys([output, *before[1:]], value)
                 break
-    return found
+    return home
 
 
 def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output: str) -> str:
@@ -82,7 +82,7 @@ def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output:
     first = uses.root(node.inputs[0]) if isinstance(node.attrs, Concat) else ""
     if first not in uses.written or not _appends(node, graph) or [*uses.reads[first]] != [uses.written[output]]:
         return ""
-    roots = {uses.root(one) for one in graph.outputs}
+    roots = {*map(uses.root, graph.outputs)}
     in_place = first not in roots and _may_overwrite(graph, steps, uses, first, value)
     return first if in_place and value in steps[uses.written[first]].node.inputs else ""
 
@@ -129,14 +129,14 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
         buffers = [node.outputs[0] for node in reading if isinstance(node.attrs, Concat)]
         both = [*reading, *(node for buffer in buffers for node in _all_readers(buffer, readers))]
         for nodes in (both, reading):
-            own = {numbers[node.name] for node in nodes} - {numbers[writer.name]}
-            if numbers[writer.name] not in _reached(own, before):
-                before[numbers[writer.name]] |= own
+            reads = {numbers[node.name] for node in nodes} - {numbers[writer.name]}
+            if numbers[writer.name] not in _reached(reads, before):
+                before[numbers[writer.name]] |= reads
                 break
     order = graphlib.TopologicalSorter(dict(enumerate(before)))
     order.prepare()
     ready, ordered = list[int](), list[Node]()
-    while order.is_active():  # as close to the given order as possible
+    while order.is_active():  # as close to the original order as possible
         for number in order.get_ready():
             heapq.heappush(ready, number)
         ordered.append(graph.nodes[heapq.heappop(ready)])
@@ -146,22 +146,22 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
 
 def _reached(starts: Collection[int], edges: Sequence[Collection[int]]) -> set[int]:
     """Return the numbers that are reachable through the edges, including the starts."""
-    found, waiting = {*starts}, [*starts]
+    reached, waiting = {*starts}, [*starts]
     while waiting:
-        new = {*edges[waiting.pop()]} - found
-        found |= new
+        new = {*edges[waiting.pop()]} - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def _all_readers(value: str, readers: Mapping[str, Sequence[Node]]) -> list[Node]:
     """Return the nodes that read a value, or a view of it."""
-    found, waiting = [], [value]
+    result, waiting = [], [value]
     while waiting:
         nodes = readers.get(waiting.pop(), ())
-        found += [node for node in nodes if not isinstance(node.attrs, View)]
+        result += [node for node in nodes if not isinstance(node.attrs, View)]
         waiting += [node.outputs[0] for node in nodes if isinstance(node.attrs, View)]
-    return found
+    return result
 
 
 def copy_states(
@@ -182,7 +182,7 @@ def copy_states(
             first = uses.root(step.node.inputs[0])
             if storage.get(step.node.outputs[0]) == storage.get(first, first):
                 appending[step.node.name] = replace(step.node, attrs=replace(step.node.attrs, appends=True))
-    made = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
+    new_steps = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
     nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
     types, sources = dict(graph.types), dict(graph.sources)
     graph = replace(graph, nodes=tuple(nodes))
@@ -198,11 +198,11 @@ def copy_states(
             sources[copy] = sources[output]
         outputs[number] = copy
         element = load(0, kind.dtype, identity(len(kind.shape)))
-        node = Node("loop", f"{stem}_{len(made)}", (output,), (copy,), Loop(expr=element, label="keep"))
+        node = Node("loop", f"{stem}_{len(new_steps)}", (output,), (copy,), Loop(expr=element, label="keep"))
         nodes.append(node)
         graph = replace(graph, nodes=tuple(nodes), outputs=tuple(outputs), types=types, sources=sources)
-        made.append(choose(node, graph))
-    return graph, tuple(made)
+        new_steps.append(choose(node, graph))
+    return graph, tuple(new_steps)
 
 
 ALIGNMENT = 4  # bytes; 8-byte element types get 8
@@ -283,13 +283,13 @@ def aliases(graph: Graph) -> Aliases:
     """Return the values that lie in another value or in a line buffer, with the byte offset."""
 
     def lies_in() -> Aliases:
-        found = Aliases(graph.line_buffers)
+        result = Aliases(graph.line_buffers)
         for node in graph.nodes:
-            made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
-            if isinstance(node.attrs, View) and made not in found:
-                root, offset = found[source]
-                found[made] = root, offset + node.attrs.first * graph.types[made].dtype.size
-        return found
+            value, source = node.outputs[0], node.inputs[0] if node.inputs else ""
+            if isinstance(node.attrs, View) and value not in result:
+                root, offset = result[source]
+                result[value] = root, offset + node.attrs.first * graph.types[value].dtype.size
+        return result
 
     return graph.once("aliases", lies_in)
 
@@ -353,8 +353,8 @@ class _Storages:
         for number, step in enumerate(steps):
             for value in step.node.inputs:
                 self.last[self.root(value)] = number
-        kept = (value for _, value, _ in graph.state_values)
-        end = (*graph.outputs, *kept, *self.home, *(size.value for size in graph.sizes))
+        states = (value for _, value, _ in graph.state_values)
+        end = (*graph.outputs, *states, *self.home, *(size.value for size in graph.sizes))
         self.last |= {self.root(value): len(steps) for value in end}
 
     def add(self, root: str) -> None:
@@ -405,19 +405,19 @@ class _Storages:
     def inherit(self, number: int, output: str) -> str | None:
         """Return the value whose storage a step's output reuses: the largest allowed one that dies here."""
         step, types = self.steps[number], self.graph.types
-        out, taken = types[output], {self.owner.get(self.root(one)) for one in step.node.outputs}
-        found = []
-        for place, which in step.schedule.overwrites(step.node, self.graph):
-            if step.node.outputs[which] != output:
+        out, used = types[output], {self.owner.get(self.root(value)) for value in step.node.outputs}
+        candidates = []
+        for place, result in step.schedule.overwrites(step.node, self.graph):
+            if step.node.outputs[result] != output:
                 continue
             value, offset = self.lies[step.node.inputs[place]]
             if value not in self.owner or self.last.get(value) != number or offset or value in self.line_buffer_bytes:
                 continue
-            if self.owner[value] in taken:  # by another output of the step
+            if self.owner[value] in used:  # by another output of the step
                 continue
             if self.grow or types[value].bytes >= out.bytes:
-                found.append(value)
-        return max(found, key=lambda value: types[value].bytes, default=None)
+                candidates.append(value)
+        return max(candidates, key=lambda value: types[value].bytes, default=None)
 
 
 def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False) -> Storages:
@@ -427,35 +427,35 @@ def storages(graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False)
     that of a smaller input, which is then enlarged from the start. A state has one storage all the time, which its
     output reuses too where nothing reads the old value any more.
     """
-    made = _Storages(graph, steps, io, grow=grow)
+    builder = _Storages(graph, steps, io, grow=grow)
     for value in graph.inputs:
-        if value not in made.outside:
-            made.add(value)
-            made.access(-1, value, writes=True)
+        if value not in builder.outside:
+            builder.add(value)
+            builder.access(-1, value, writes=True)
     scratch_of: list[int | None] = []
     for number, step in enumerate(steps):
         for output in step.node.outputs:
-            made.write(number, output)
+            builder.write(number, output)
         for value in step.node.inputs:
-            made.access(number, value, writes=False)
+            builder.access(number, value, writes=False)
         for output in step.node.outputs:
-            made.access(number, output, writes=True)
-        scratch_of.append(made.scratch(number))
+            builder.access(number, output, writes=True)
+        scratch_of.append(builder.scratch(number))
     for value in graph.outputs:
-        made.access(len(steps), value, writes=False)
-    lifelong = {made.owner[value] for _, value, _ in graph.state_values}
-    lifelong |= {made.owner[size.value] for size in graph.sizes if size.value in made.owner}
-    for number, (piece, accesses) in enumerate(zip(made.pieces, made.accesses, strict=True)):
+        builder.access(len(steps), value, writes=False)
+    lifelong = {builder.owner[value] for _, value, _ in graph.state_values}
+    lifelong |= {builder.owner[size.value] for size in graph.sizes if size.value in builder.owner}
+    for number, (piece, accesses) in enumerate(zip(builder.pieces, builder.accesses, strict=True)):
         if number in lifelong:
             piece.parts = (Part(0, piece.bytes, _span(-1, len(steps))),)
         elif accesses:
             piece.parts = _live_parts(accesses)
     owners = {}
     for value in graph.types:
-        root, offset = made.lies[value]
-        if root in made.owner:
-            owners[value] = made.owner[root], offset
-    return Storages(made.pieces, owners, scratch_of)
+        root, offset = builder.lies[value]
+        if root in builder.owner:
+            owners[value] = builder.owner[root], offset
+    return Storages(builder.pieces, owners, scratch_of)
 
 
 def without_states(
@@ -472,15 +472,15 @@ def without_states(
     Returns:
         For each value that is then outside the arena, the number of its state, and the byte offset there.
     """
-    found: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     for number in states:
         _, value, _ = graph.state_values[number]
         kind, owner = graph.types[value], owners[value][0]
         piece = pieces[owner]
         if piece.bytes == kind.bytes and piece.alignment <= max(kind.dtype.size, ALIGNMENT):
             piece.bytes, piece.parts = 0, ()
-            found |= {value: (number, offset) for value, (other, offset) in owners.items() if other == owner}
-    return found
+            places |= {value: (number, offset) for value, (other, offset) in owners.items() if other == owner}
+    return places
 
 
 def _live_parts(accesses: Sequence[_Access]) -> tuple[Part, ...]:

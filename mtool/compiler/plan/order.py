@@ -49,7 +49,7 @@ class _Move:
     after: int
     before: tuple[int, ...]
     makes: int
-    made: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
     ends: tuple[tuple[int, int, int], ...]
 
 
@@ -83,21 +83,21 @@ def beam_search(graph: Graph) -> tuple[Node, ...]:
         width = 1 if narrow else BEAM
         grown: dict[int, tuple[int, int, int, int, int, int, int]] = {}  # by the set of finished nodes: one order each
         for number, state in enumerate(beam[:width]):
-            for which in _few(state, moves) if narrow else _numbers(state.ready):
-                move = moves[which]
+            for index in _few(state, moves) if narrow else _numbers(state.ready):
+                move = moves[index]
                 tried += 1
                 done = state.done | move.bit
                 peak, live_bytes, live = _after(state, done, move)
                 best = grown.get(done)
                 if best is None or (peak, live_bytes) < best[:2]:
-                    grown[done] = (peak, live_bytes, state.place, move.rank, number, which, live)
-        kept = sorted((candidate, done) for done, candidate in grown.items())[:width]
-        order = sorted(range(len(kept)), key=lambda number: kept[number][0][2:4])
+                    grown[done] = (peak, live_bytes, state.place, move.rank, number, index, live)
+        ranked = sorted((candidate, done) for done, candidate in grown.items())[:width]
+        order = sorted(range(len(ranked)), key=lambda number: ranked[number][0][2:4])
         place = {number: rank for rank, number in enumerate(order)}
         beam = [
-            _State(peak, live_bytes, place[new], done, live, _ready(beam[number], moves, which, done), moves[which],
+            _State(peak, live_bytes, place[new], done, live, _ready(beam[number], moves, index, done), moves[index],
                    beam[number])
-            for new, ((peak, live_bytes, _, _, number, which, live), done) in enumerate(kept)
+            for new, ((peak, live_bytes, _, _, number, index, live), done) in enumerate(ranked)
         ]  # fmt: skip
     nodes = []
     state = beam[0]
@@ -134,7 +134,7 @@ def _ready(state: _State, moves: Sequence[_Move], which: int, done: int) -> int:
 def _after(state: _State, done: int, move: _Move) -> tuple[int, int, int]:
     """Return the peak, the live bytes and the live values after one more node."""
     live, live_bytes = state.live | move.makes, state.live_bytes
-    for bit, size in move.made:
+    for bit, size in move.outputs:
         if not state.live & bit:
             live_bytes += size
     peak = state.peak if isinstance(move.node.attrs, View) else max(state.peak, live_bytes)
@@ -157,17 +157,17 @@ def _moves(graph: Graph) -> tuple[list[_Move], _State]:
     moves = []
     for number, node in enumerate(graph.nodes):
         needed = dict.fromkeys(value for value in node.inputs if value in size)
-        made = dict.fromkeys(node.outputs)
-        ends = [value for value in {**needed, **made} if value not in outputs]
+        results = dict.fromkeys(node.outputs)
+        ends = [value for value in {**needed, **results} if value not in outputs]
         moves.append(
             _Move(
                 node,
                 1 << number,
                 rank[node.name],
                 _bits({number_of[makers[value].name] for value in needed if value in makers}),
-                tuple(sorted({reader for value in made for reader in readers[value]})),
-                sum(value_bit[value] for value in made),
-                tuple((value_bit[value], size[value]) for value in made),
+                tuple(sorted({reader for value in results for reader in readers[value]})),
+                sum(value_bit[value] for value in results),
+                tuple((value_bit[value], size[value]) for value in results),
                 tuple((value_bit[value], size[value], bits[value]) for value in ends),
             )
         )
@@ -178,7 +178,7 @@ def _moves(graph: Graph) -> tuple[list[_Move], _State]:
 
 
 def _bits(numbers: set[int]) -> int:
-    found = bytearray(max(numbers, default=-1) // 8 + 1)
+    mask = bytearray(max(numbers, default=-1) // 8 + 1)
     for number in numbers:
-        found[number // 8] |= 1 << number % 8
-    return int.from_bytes(found, "little")
+        mask[number // 8] |= 1 << number % 8
+    return int.from_bytes(mask, "little")

@@ -49,15 +49,15 @@ class PartialCache:
         if key not in self._answers:
             self._answers[key] = answer()
             self._kept.append(graph)  # so that no other graph gets its identity
-        found: _T = self._answers[key]
-        return found
+        result: _T = self._answers[key]
+        return result
 
-    def one(self, graph: Graph) -> Graph:
+    def canonical(self, graph: Graph) -> Graph:
         """Return the same graph object for all graphs with the same nodes in the same order, and the same values."""
         nodes = tuple(map(id, graph.nodes))
         key = nodes, id(graph.types), id(graph.constants), id(graph.line_buffers), id(graph.sources)
-        found: Graph = self._answers.setdefault(key, graph)
-        return found
+        result: Graph = self._answers.setdefault(key, graph)
+        return result
 
     def number(self, key: Hashable) -> int:
         """Return a number for a key, the same for equal ones."""
@@ -71,10 +71,10 @@ class PartialCache:
                 self._alike[id(node)] = node, self.number(graph.likeness(node))
             return self._alike[id(node)]
 
-        def found() -> list[tuple[Node, int]]:
+        def listed() -> list[tuple[Node, int]]:
             return [likeness(node) for node in graph.nodes if not isinstance(node.attrs, View)]
 
-        return self.once(graph, "likenesses", found)
+        return self.once(graph, "likenesses", listed)
 
     def memory(self, step: Step, graph: Graph) -> int:
         """Return a number that is equal for steps with the same scratch and the same overwritable inputs."""
@@ -148,8 +148,8 @@ def chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
     last = region.nodes[-1].name
 
     def of(name: str, rows: int, divisor: int) -> int:  # in step with `rows` of the region's result
-        wanted = rows * height[name] // height[last] // (1 if name == last else divisor)
-        return even_rows(max(1, wanted), height[name])
+        count = rows * height[name] // height[last] // (1 if name == last else divisor)
+        return even_rows(max(1, count), height[name])
 
     ways = ({name: of(name, *way) for name in height} for way in itertools.product(ROWS, DIVISORS))
     return distinct(ways, height, CHUNKS)
@@ -187,7 +187,7 @@ def regions_at_peak(plan: Plan) -> list[tuple[int, Region]]:
         high += 1
     if nodes[at].name not in reads:
         return []
-    found = []
+    candidates = []
     for first in range(low, at + 1):
         for last in range(max(at, first + 1), high + 1):
             inside = nodes[first : last + 1]
@@ -196,9 +196,9 @@ def regions_at_peak(plan: Plan) -> list[tuple[int, Region]]:
                 continue
             names = {numbers[node.name] for node in inside}
             outer = max((b for n, b in enumerate(live) if n not in names), default=0)
-            found.append((max(outer, _estimate(graph, region)), len(inside), first, outer, region))
-    found.sort(key=lambda one: one[:3])
-    return [(outer, region) for *_, outer, region in found[:REGIONS]]
+            candidates.append((max(outer, _estimate(graph, region)), len(inside), first, outer, region))
+    candidates.sort(key=lambda candidate: candidate[:3])
+    return [(outer, region) for *_, outer, region in candidates[:REGIONS]]
 
 
 def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
@@ -217,11 +217,11 @@ def is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -
 
 def _estimate(graph: Graph, region: Region) -> int:
     """Estimate the live bytes in a region: its inputs or its result, and line buffers of a few rows."""
-    made = {node.outputs[0] for node in region.nodes}
-    outside = {value for node in region.nodes for value in node.inputs if value not in made | {*graph.constants}}
+    produced = {node.outputs[0] for node in region.nodes}
+    outside = {value for node in region.nodes for value in node.inputs if value not in produced | {*graph.constants}}
     ends = max(sum(graph.types[value].bytes for value in outside), graph.types[region.result].bytes)
     line_buffers = 0
-    for value in made - {region.result}:
+    for value in produced - {region.result}:
         kind = graph.types[value]
         rows = max(reads.reach + reads.stride for _, reads in region.readers.get(value, ()))
         line_buffers += kind.bytes * min(rows, kind.shape[1]) // kind.shape[1]
@@ -263,12 +263,12 @@ def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache
     if partial == "never" or plan.graph.states or (partial == "auto" and plan.arena_bytes < LEAST_BYTES):
         return plan
     chooser = Chooser(plan, options, cache)
-    plan = replace(plan, graph=chooser.cache.one(plan.graph))
+    plan = replace(plan, graph=chooser.cache.canonical(plan.graph))
     saves_flash = any(step.schedule.avoidable_cost(step.node, plan.graph) for step in plan.steps)
     limits = [plan.cost * (1 if saves_flash else 1 + MOST_COST), *([math.inf] if partial == "always" else [])]
     starts = [plan, *_small_ones_first(plan, chooser.cache)]
     plans = (with_regions(start, most, chooser) for start in starts for most in limits)
-    best = min(plans, key=lambda one: one.arena_bytes)
+    best = min(plans, key=lambda candidate: candidate.arena_bytes)
     return best if is_worth(plan, best, partial) else plan
 
 
@@ -290,8 +290,8 @@ def _small_ones_first(plan: Plan, cache: PartialCache) -> list[Plan]:
     order = []
     for number, node in enumerate(graph.nodes):
         small = isinstance(node.attrs, Loop) and graph.types[node.outputs[0]].bytes <= most
-        made = max((keys[value] for value in node.inputs if value in keys), default=(-1, 0, 0))
-        key = (made[0], 1, number) if small else (number, 0, number)
+        latest = max((keys[value] for value in node.inputs if value in keys), default=(-1, 0, 0))
+        key = (latest[0], 1, number) if small else (number, 0, number)
         keys.update(dict.fromkeys(node.outputs, key))
         order.append((key, node))
     nodes = tuple(node for _, node in sorted(order, key=lambda pair: pair[0]))
@@ -299,7 +299,7 @@ def _small_ones_first(plan: Plan, cache: PartialCache) -> list[Plan]:
         return []
     numbers = {node.name: number for number, node in enumerate(nodes)}
     steps = tuple(sorted(plan.steps, key=lambda step: numbers[step.node.name]))
-    return [lay_out_steps(cache.one(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
+    return [lay_out_steps(cache.canonical(replace(graph, nodes=nodes)), steps, plan.target, plan.io)]
 
 
 def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | None = None) -> Plan:
@@ -310,10 +310,10 @@ def with_regions(plan: Plan, most: float, chooser: "Chooser", tried: Tried | Non
     """
     path: tuple[int, ...] = ()
     for _ in range(MOST_REGIONS):
-        found = _smallest(plan, most, chooser, tried, path)
-        if found is None:
+        smaller = _smallest(plan, most, chooser, tried, path)
+        if smaller is None:
             break
-        plan, number = found
+        plan, number = smaller
         path = *path, number
     return plan
 
@@ -337,7 +337,7 @@ class Chooser:
         self.options, self.cache = options, cache
         self.target: Target = plan.target
         self.io: Io = plan.io
-        self.known: dict[int, tuple[Step, float, int]] = {}
+        self.cached: dict[int, tuple[Step, float, int]] = {}
         self.chosen: dict[int, Step] = {}  # by the identity of its node, which most graphs have in common
         for step in plan.steps:
             if isinstance(step.node.attrs, Control):  # its graphs are planned already
@@ -345,8 +345,8 @@ class Chooser:
 
     def _add(self, likeness: int, step: Step, graph: Graph) -> tuple[Step, float, int]:
         cost = step.schedule.cost(step.node, graph, self.target)
-        self.known[likeness] = step, cost, self.cache.memory(step, graph)
-        return self.known[likeness]
+        self.cached[likeness] = step, cost, self.cache.memory(step, graph)
+        return self.cached[likeness]
 
     def memory(self, plan: Plan) -> tuple[int, ...]:
         """Return the memory number of each step of a plan (`PartialCache.memory`)."""
@@ -356,41 +356,41 @@ class Chooser:
         """Return the steps of a graph."""
         steps, total, memory = [], 0.0, []
         for node, likeness in self.cache.likenesses(graph):
-            known = self.known.get(likeness)
-            if known is None:
+            entry = self.cached.get(likeness)
+            if entry is None:
                 try:
                     step = self.options.step(node, graph, node.title)
                 except UsageError:
                     return _Chosen((), math.inf, ())
-                known = self._add(likeness, step, graph)
-            like, cost, needs = known
-            own = self.chosen.get(id(node))
-            if own is None:
-                own = Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment)
-                self.chosen[id(node)] = own
-            steps.append(own)
+                entry = self._add(likeness, step, graph)
+            like, cost, needs = entry
+            chosen_step = self.chosen.get(id(node))
+            if chosen_step is None:
+                chosen_step = Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment)
+                self.chosen[id(node)] = chosen_step
+            steps.append(chosen_step)
             total += cost
             memory.append(needs)
         return _Chosen(tuple(steps), total, tuple(memory))
 
     def bound(self, graph: Graph, chosen: _Chosen) -> tuple[int, Storages | None]:
         """Return a lower bound of the arena, in bytes, and the steps' storages if these had to be computed."""
-        made: list[Storages] = []
+        results: list[Storages] = []
 
-        def found() -> int:
-            made.append(storages(graph, chosen.steps, self.io))
-            return live_bound(made[0][0])
+        def compute() -> int:
+            results.append(storages(graph, chosen.steps, self.io))
+            return live_bound(results[0][0])
 
-        bound = self.cache.once(graph, ("bound", self.io, chosen.memory), found)
-        return bound, made[0] if made else None
+        bound = self.cache.once(graph, ("bound", self.io, chosen.memory), compute)
+        return bound, results[0] if results else None
 
-    def laid_out(self, made: "_Made") -> Plan:
+    def laid_out(self, applied: "_Applied") -> Plan:
         """Return the plan of a candidate."""
-        graph, steps = made.graph, made.chosen.steps
+        graph, steps = applied.graph, applied.chosen.steps
         plan = self.cache.once(
             graph,
-            ("laid out", self.io, made.chosen.memory),
-            lambda: lay_out_steps(graph, steps, self.target, self.io, made=made.storages),
+            ("laid out", self.io, applied.chosen.memory),
+            lambda: lay_out_steps(graph, steps, self.target, self.io, computed=applied.storages),
         )
         return replace(plan, steps=steps, target=self.target)
 
@@ -402,40 +402,40 @@ def _smallest(
 
     None: none is smaller. `path` are the candidates applied so far.
     """
-    known, there = None if tried is None else tried.get(path), {id(node) for node in plan.graph.nodes}
-    if known is None or not all(id(node) in there for candidate in known for node in candidate.region.nodes):
+    candidates, there = None if tried is None else tried.get(path), {id(node) for node in plan.graph.nodes}
+    if candidates is None or not all(id(node) in there for candidate in candidates for node in candidate.region.nodes):
         near = one_region_more(plan, most, chooser)
         if tried is not None:
-            tried[path] = tuple(made.candidate for made in near)
+            tried[path] = tuple(applied.candidate for applied in near)
     else:
-        again = (_made(plan, candidate, most, chooser, plan.arena_bytes) for candidate in known)
-        near = [made for made in again if made is not None]
+        again = (_applied(plan, candidate, most, chooser, plan.arena_bytes) for candidate in candidates)
+        near = [applied for applied in again if applied is not None]
     best = plan, 0
-    for made in near:
-        if made.bound < best[0].arena_bytes:  # otherwise its arena can't be smaller
-            laid_out = chooser.laid_out(made)
-            best = min(best, (laid_out, made.candidate.number), key=lambda one: one[0].arena_bytes)
+    for applied in near:
+        if applied.bound < best[0].arena_bytes:  # otherwise its arena can't be smaller
+            laid_out = chooser.laid_out(applied)
+            best = min(best, (laid_out, applied.candidate.number), key=lambda pair: pair[0].arena_bytes)
     return best if best[0] is not plan else None
 
 
-def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Made]":
+def one_region_more(plan: Plan, most: float, chooser: Chooser) -> "list[_Applied]":
     """Return the candidates with one more region that are worth a layout."""
-    found: list[_Made] = []
+    attempts: list[_Applied] = []
     least, cache = plan.arena_bytes, chooser.cache
     about = "candidates", plan.io, plan.arena_bytes, chooser.memory(plan)
-    candidates = cache.once(plan.graph, about, lambda: sorted(candidates_at_peak(plan), key=lambda one: one.least))
+    candidates = cache.once(plan.graph, about, lambda: sorted(candidates_at_peak(plan), key=lambda c: c.least))
     for candidate in candidates:  # stop at the first that is found
         if candidate.least > least * (1 + CLOSE):
             break
-        made = _made(plan, candidate, most, chooser, plan.arena_bytes)
-        if made is not None:
-            found.append(made)
-            least = min(least, made.bound)
-    close = [made for made in _promising(found) if made.bound <= least * (1 + CLOSE)]
-    return sorted(close, key=lambda made: (len(made.chosen.steps), made.bound))[:LAID_OUT]
+        applied = _applied(plan, candidate, most, chooser, plan.arena_bytes)
+        if applied is not None:
+            attempts.append(applied)
+            least = min(least, applied.bound)
+    close = [applied for applied in _promising(attempts) if applied.bound <= least * (1 + CLOSE)]
+    return sorted(close, key=lambda applied: (len(applied.chosen.steps), applied.bound))[:LAID_OUT]
 
 
-def _made(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit: float) -> "_Made | None":
+def _applied(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit: float) -> "_Applied | None":
     """Return a candidate's graph; None: it is impossible, costs more than `most`, or reaches `limit` live bytes."""
     way = plan.graph, candidate.region, candidate.chunks, candidate.memory.rows, candidate.turned
     graph = chooser.cache.once(plan.graph, ("rows", candidate.way), lambda: with_line_buffers(*way))
@@ -444,8 +444,8 @@ def _made(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit
     chosen = chooser.steps(graph)
     if math.isinf(chosen.cost) or chosen.cost > most:
         return None
-    bound, found = chooser.bound(graph, chosen)
-    return _Made(candidate, graph, chosen, bound, found) if bound < limit else None
+    bound, pieces = chooser.bound(graph, chosen)
+    return _Applied(candidate, graph, chosen, bound, pieces) if bound < limit else None
 
 
 def plan_of(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, limit: float = math.inf) -> Plan | None:
@@ -461,12 +461,12 @@ def plan_of(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, lim
     Returns:
         None: rows would begin within a word, a requested schedule can't compute its rows, or a limit is exceeded.
     """
-    made = _made(plan, candidate, most, chooser, limit)
-    return None if made is None else chooser.laid_out(made)
+    applied = _applied(plan, candidate, most, chooser, limit)
+    return None if applied is None else chooser.laid_out(applied)
 
 
 @frozen
-class _Made:
+class _Applied:
     """A candidate with its graph; `storages` are those of its steps, if known."""
 
     candidate: Candidate
@@ -476,11 +476,11 @@ class _Made:
     storages: Storages | None
 
 
-def _promising(found: Iterable[_Made]) -> list[_Made]:
+def _promising(attempts: Iterable[_Applied]) -> list[_Applied]:
     """Return the candidates whose peak outside the region is below the best bound of more promising regions."""
-    ordered = sorted(found, key=lambda made: made.candidate.number)
-    result: list[_Made] = []
-    for _, alike in itertools.groupby(ordered, key=lambda made: id(made.candidate.region)):
-        least = min((made.bound for made in result), default=math.inf)
-        result += [made for made in alike if made.candidate.outer < least]
+    ordered = sorted(attempts, key=lambda applied: applied.candidate.number)
+    result: list[_Applied] = []
+    for _, alike in itertools.groupby(ordered, key=lambda applied: id(applied.candidate.region)):
+        least = min((applied.bound for applied in result), default=math.inf)
+        result += [applied for applied in alike if applied.candidate.outer < least]
     return result

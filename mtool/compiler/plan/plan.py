@@ -62,7 +62,7 @@ class Plan:
     @property
     def bytes_of_arena(self) -> int:
         """The bytes in the board's arena memory: all of the arena, unless there are pools."""
-        return sum(one.bytes for one in self.pools if one.pool.is_arena) if self.pools else self.arena_bytes
+        return sum(placed.bytes for placed in self.pools if placed.pool.is_arena) if self.pools else self.arena_bytes
 
     def place(self, offset: int) -> tuple[int, int]:
         """Return the number of the pool that contains an offset, and the offset within that pool."""

@@ -34,7 +34,7 @@ def requested_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]
     Raises:
         UsageError: a pool is not a memory of the board, is larger than it or not writable, or two have the same name.
     """
-    found: list[Pool] = []
+    pools: list[Pool] = []
     if len(requested) > MOST:
         raise UsageError(f"too many pools: {len(requested)}", hint=f"use at most {MOST}")
     for pool in requested:
@@ -43,20 +43,20 @@ def requested_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]
                 f"pool {short_name(pool.name)}: its name can't be used in C",
                 hint="use lower-case letters, digits and _, but no keyword, such as dtcm or sram_1",
             )
-        if any(one.name == pool.name for one in found):
+        if any(other.name == pool.name for other in pools):
             raise UsageError(f"pool {pool.name} is given twice", hint="give it once, with all of its bytes")
-        if tensor_names([*(one.name for one in found), pool.name])[-1] != pool.name:
+        if tensor_names([*(other.name for other in pools), pool.name])[-1] != pool.name:
             raise UsageError(
                 f"pool {pool.name}: its name differs from another pool's only in case, so their C macros are the same",
                 hint="choose another name",
             )
         memory = board.memories.get(pool.name)
         if memory is None:
-            found.append(_elsewhere(board, pool, is_first=all(one.use == "constants" for one in found)))
+            pools.append(_elsewhere(board, pool, is_first=all(other.use == "constants" for other in pools)))
             continue
         _check(board, pool, memory)
-        found.append(_of_board(board, pool, memory))
-    return tuple(found)
+        pools.append(_of_board(board, pool, memory))
+    return tuple(pools)
 
 
 def tensor_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
@@ -65,13 +65,13 @@ def tensor_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
     Raises:
         UsageError: as for `requested_pools`, or no pool is for tensors.
     """
-    found = [pool for pool in requested_pools(board, requested) if pool.use != "constants"]
+    pools = [pool for pool in requested_pools(board, requested) if pool.use != "constants"]
     arena = board.region_for("arena")
-    if found and all(pool.use == "weights" for pool in found):
-        if arena is None or any(pool.name == arena for pool in found):
+    if pools and all(pool.use == "weights" for pool in pools):
+        if arena is None or any(pool.name == arena for pool in pools):
             raise UsageError("no pool is for tensors", hint="add one: --pool NAME=BYTES,for=all")
-        found.append(_of_board(board, Pool(arena, use="tensors"), board.memories[arena]))
-    return tuple(found)
+        pools.append(_of_board(board, Pool(arena, use="tensors"), board.memories[arena]))
+    return tuple(pools)
 
 
 def constant_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
@@ -80,14 +80,14 @@ def constant_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
     Raises:
         UsageError: as for `requested_pools`, or one has a section without initial values.
     """
-    found = tuple(pool for pool in requested_pools(board, requested) if pool.use == "constants")
-    for pool in found:
+    pools = tuple(pool for pool in requested_pools(board, requested) if pool.use == "constants")
+    for pool in pools:
         if pool.section.startswith((".bss", ".noinit", ".sbss")):
             raise UsageError(
                 f"pool {pool.name}: section {pool.section} can't hold constants, as it has no initial values",
                 hint=f"use, for instance, section=.rodata.{pool.name}",
             )
-    return found
+    return pools
 
 
 def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
@@ -112,12 +112,12 @@ def _of_board(board: Board, pool: Pool, memory: Memory) -> Pool:
 def board_pools(board: Board) -> tuple[Pool, ...]:
     """Return the memories of a board that an arena may be split over; none: only one is available."""
     arena = board.region_for("arena")
-    found = tuple(
+    pools = tuple(
         Pool(name, _free(memory), memory.pool.use, memory.pool.waits, is_arena=name == arena)
         for name, memory in board.memories.items()
         if memory.pool is not None and memory.pool.use != "constants"
     )
-    return found if len(found) > 1 and any(pool.is_arena for pool in found) else ()
+    return pools if len(pools) > 1 and any(pool.is_arena for pool in pools) else ()
 
 
 def _free(memory: Memory) -> int:
@@ -149,7 +149,7 @@ def _check(board: Board, pool: Pool, memory: Memory) -> None:
     if pool.use not in ("weights", "constants") and not memory.is_written:
         raise UsageError(
             f"pool {pool.name} is not writable: on {board.name} it holds {' and '.join(memory.holds)}",
-            details=[f"{name}: {one.size:,} B" for name, one in board.memories.items() if one.is_written],
+            details=[f"{name}: {other.size:,} B" for name, other in board.memories.items() if other.is_written],
             hint=f"use it for constants: --pool {pool.name},for=weights",
         )
     if pool.bytes > memory.size:
@@ -185,7 +185,7 @@ class _Fit:
     order: tuple[int, ...]
     starts: Mapping[int, int]
     placed: Mapping[int, tuple[int, int]]
-    left: tuple[int, ...]
+    unplaced: tuple[int, ...]
     cost: tuple[int, float]
 
 
@@ -199,8 +199,8 @@ def in_pools(plan: Plan, pools: Sequence[Pool]) -> Plan | tuple[Storage, ...]:
     ranked = sorted((pool for pool in pools if pool.use in ("all", "tensors")), key=lambda pool: pool.speed)
     pieces = [storage for storage, _ in plan.storages]
     fit = _fitted(pieces, _accesses(plan, pieces), ranked, plan)
-    if fit.left:
-        return tuple(pieces[number] for number in fit.left)
+    if fit.unplaced:
+        return tuple(pieces[number] for number in fit.unplaced)
     return _moved(plan, pieces, fit, ranked, pools)
 
 
@@ -208,12 +208,12 @@ def _accesses(plan: Plan, pieces: Sequence[Storage]) -> list[float]:
     """Estimate the bytes that an inference reads and writes in each storage."""
     graph, root = plan.graph, aliases(plan.graph).root
     owner = {value: number for number, piece in enumerate(pieces) for value in piece.values}
-    found = [0.0] * len(pieces)
+    traffic = [0.0] * len(pieces)
 
     def add(value: str, count: float) -> None:
         number = owner.get(root(value))
         if number is not None:
-            found[number] += count
+            traffic[number] += count
 
     for step in plan.steps:
         macs = 0 if isinstance(step.node.attrs, Control) else step.op.macs(step.node, graph)
@@ -225,7 +225,7 @@ def _accesses(plan: Plan, pieces: Sequence[Storage]) -> list[float]:
         for value in step.node.outputs:
             add(value, graph.types[value].bytes)
         add(f"scratch of {step.node.title}", 2 * step.scratch_bytes)
-    return found
+    return traffic
 
 
 def _fitted(pieces: Sequence[Storage], accesses: Sequence[float], pools: Sequence[Pool], plan: Plan) -> _Fit:
@@ -256,11 +256,11 @@ def _fitted(pieces: Sequence[Storage], accesses: Sequence[float], pools: Sequenc
         if best.cost == (0, 0.0):
             break
         order, starts = [*best.order], dict(best.starts)
-        if best.left and chance.random() < TURNED:
+        if best.unplaced and chance.random() < TURNED:
             starts[chance.randrange(len(order))] = chance.randrange(len(pools))
         else:
-            source = order.index(chance.choice(best.left)) if best.left else chance.randrange(len(order))
-            order.insert(chance.randrange(source + 1) if best.left else chance.randrange(len(order)), order.pop(source))
+            source = order.index(chance.choice(best.unplaced)) if best.unplaced else chance.randrange(len(order))
+            order.insert(chance.randrange(source + 1 if best.unplaced else len(order)), order.pop(source))
         other = fitted(order, starts)
         best = other if other.cost <= best.cost else best
     return best
@@ -280,45 +280,45 @@ def _first_fit(
     """
     inside: list[dict[int, int]] = [{} for _ in pools]
     placed: dict[int, tuple[int, int]] = {}
-    left = []
+    unplaced = []
     cycles = 0.0
     for number in order:
         piece = pieces[number]
         start = starts.get(number, 0)
-        for which, pool in ((start, pools[start]), *enumerate(pools)):
-            offset = lowest(piece, inside[which], apart[number]) if piece.bytes else 0
+        for index, pool in ((start, pools[start]), *enumerate(pools)):
+            offset = lowest(piece, inside[index], apart[number]) if piece.bytes else 0
             if offset + aligned(piece.bytes) <= pool.bytes:
-                inside[which][number] = offset
-                placed[number] = which, offset
+                inside[index][number] = offset
+                placed[number] = index, offset
                 cycles += accesses[number] / WORD * pool.speed
                 break
         else:
-            left.append(number)
-    return _Fit(tuple(order), starts, placed, tuple(left), (sum(pieces[number].bytes for number in left), cycles))
+            unplaced.append(number)
+    return _Fit(tuple(order), starts, placed, tuple(unplaced), (sum(pieces[n].bytes for n in unplaced), cycles))
 
 
 def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Pool], pools: Sequence[Pool]) -> Plan:
     """Return the plan with its storages placed; pools keep their order."""
     uses: list[PlacedPool] = []
     for pool in pools:
-        which = next((number for number, one in enumerate(ranked) if one is pool), None)
-        own = [(pieces[number], offset) for number, (of, offset) in fit.placed.items() if of == which]
-        size = max((offset + max(aligned(piece.bytes), ALIGNMENT) for piece, offset in own), default=0)
-        uses.append(PlacedPool(pool, 0, size, max([pool.alignment, *(piece.alignment for piece, _ in own)])))
-    found = _one_behind_another(uses)
-    begins = {number: one.begin for number, pool in enumerate(ranked) for one in found if one.pool is pool}
+        index = next((number for number, other in enumerate(ranked) if other is pool), None)
+        inside = [(pieces[number], offset) for number, (of, offset) in fit.placed.items() if of == index]
+        size = max((offset + max(aligned(piece.bytes), ALIGNMENT) for piece, offset in inside), default=0)
+        uses.append(PlacedPool(pool, 0, size, max([pool.alignment, *(piece.alignment for piece, _ in inside)])))
+    placed_pools = _one_behind_another(uses)
+    begins = {number: use.begin for number, pool in enumerate(ranked) for use in placed_pools if use.pool is pool}
     offsets = {id(pieces[number]): begins[of] + offset for number, (of, offset) in fit.placed.items()}
-    return replace(moved(plan, offsets), arena_bytes=sum(use.bytes for use in uses), pools=found)
+    return replace(moved(plan, offsets), arena_bytes=sum(use.bytes for use in uses), pools=placed_pools)
 
 
 def _one_behind_another(pools: Iterable[PlacedPool]) -> tuple[PlacedPool, ...]:
     """Return the pools with their starts; an empty storage at the end of one does not count as in the next."""
-    found, begin = list[PlacedPool](), 0
+    result, begin = list[PlacedPool](), 0
     for placed in pools:
         begin = aligned(begin, placed.alignment)
-        found.append(replace(placed, begin=begin))
+        result.append(replace(placed, begin=begin))
         begin += placed.bytes + 1
-    return tuple(found)
+    return tuple(result)
 
 
 _T = TypeVar("_T")
@@ -339,9 +339,9 @@ def first_that_fits(board: Board, pools: Sequence[Pool], attempts: Iterator[tupl
             return attempt
         seen.append(attempt)
     for about, plan in seen if pools else ():
-        found = in_pools(plan, pools)
-        if isinstance(found, Plan):
-            return about, found
+        outcome = in_pools(plan, pools)
+        if isinstance(outcome, Plan):
+            return about, outcome
     return seen[-1]
 
 
@@ -357,32 +357,32 @@ def first_in_pools(pools: Sequence[Pool], attempts: Iterator[tuple[_T, Plan]]) -
     """
     short: list[tuple[Plan, tuple[Storage, ...]]] = []
     for about, plan in attempts:
-        found = in_pools(plan, pools)
-        if isinstance(found, Plan):
-            return about, found
-        short.append((plan, found))
-    plan, left = min(short, key=lambda pair: sum(one.bytes for one in pair[1]))
-    own, largest = (
+        outcome = in_pools(plan, pools)
+        if isinstance(outcome, Plan):
+            return about, outcome
+        short.append((plan, outcome))
+    plan, unplaced = min(short, key=lambda pair: sum(storage.bytes for storage in pair[1]))
+    usable, largest = (
         [pool for pool in pools if pool.use != "weights"],
         max((storage for storage, _ in plan.storages), key=lambda storage: storage.bytes),
     )
-    if largest.bytes <= max((pool.bytes for pool in own), default=0):
+    if largest.bytes <= max((pool.bytes for pool in usable), default=0):
         hint = "enlarge a pool, or use --io external: inputs and outputs then lie in the caller's memory"
     elif largest.values[:1] and largest.values[0].startswith("scratch of "):
         hint = f"use a pool of {largest.bytes:,} B, or a schedule with less scratch: --schedule NODE=SCHEDULE"
     else:
         hint = f"a tensor must fit in one pool: use one of {largest.bytes:,} B, or --io external"
     total = f"in one piece the arena is {plan.arena_bytes:,} B; {plan.arena_bound_bytes:,} B are live at one time"
-    missing = [(_what(plan, one.values), one.bytes) for one in sorted(left, key=lambda one: -one.bytes)]
-    raise _no_room(f"the tensors of {plan.graph.name}", own, missing, total, hint)
+    missing = [(_description(plan, s.values), s.bytes) for s in sorted(unplaced, key=lambda s: -s.bytes)]
+    raise _no_room(f"the tensors of {plan.graph.name}", usable, missing, total, hint)
 
 
-def _no_room(what: str, pools: Sequence[Pool], missing: Sequence[tuple[str, int]], total: str, hint: str) -> FitError:
+def _no_room(things: str, pools: Sequence[Pool], missing: Sequence[tuple[str, int]], total: str, hint: str) -> FitError:
     """Return the error that things of these names and sizes, the largest first, do not fit in the pools."""
     rows = [f"{pool.name} has {pool.bytes:,} B" for pool in pools]
     rows += [f"no room for {name}: {size:,} B" for name, size in missing[:_SHOWN]]
     rows += [f"and {len(missing) - _SHOWN} more"] * (len(missing) > _SHOWN)
-    return FitError(f"{what} do not fit in its pools", details=[*rows, total], hint=hint)
+    return FitError(f"{things} do not fit in its pools", details=[*rows, total], hint=hint)
 
 
 def is_short(board: Board, arena_bytes: int) -> bool:
@@ -391,7 +391,7 @@ def is_short(board: Board, arena_bytes: int) -> bool:
     return memory is not None and arena_bytes > memory.size
 
 
-def _what(plan: Plan, values: Sequence[str]) -> str:
+def _description(plan: Plan, values: Sequence[str]) -> str:
     """Describe a storage: an input or output by its name, otherwise the operator that writes it first."""
     graph = plan.graph
     for kind, names, roots in (
@@ -447,18 +447,18 @@ def in_sections(
     """
     ranked = sorted(pools, key=lambda pool: pool.speed)
     orders = (
-        sorted(constants, key=lambda one: (-one.density, -one.bytes, one.symbol)),
-        sorted(constants, key=lambda one: (-one.bytes, -one.density, one.symbol)),
+        sorted(constants, key=lambda constant: (-constant.density, -constant.bytes, constant.symbol)),
+        sorted(constants, key=lambda constant: (-constant.bytes, -constant.density, constant.symbol)),
     )
     short: list[list[Constant]] = []
     for order in orders:
-        found, left = _constants_first_fit(order, ranked, alignment)
-        if not left:
-            return {one.symbol: found[one.symbol] for one in constants}
-        short.append(left)
-    left = min(short, key=lambda left: sum(one.bytes for one in left))
-    missing = [(one.symbol, one.bytes) for one in sorted(left, key=lambda one: (-one.bytes, one.symbol))]
-    total = sum(aligned(one.bytes, max(alignment, CONSTANT_ALIGNMENT)) for one in constants)
+        pool_of, unplaced = _constants_first_fit(order, ranked, alignment)
+        if not unplaced:
+            return {constant.symbol: pool_of[constant.symbol] for constant in constants}
+        short.append(unplaced)
+    unplaced = min(short, key=lambda unplaced: sum(constant.bytes for constant in unplaced))
+    missing = [(c.symbol, c.bytes) for c in sorted(unplaced, key=lambda c: (-c.bytes, c.symbol))]
+    total = sum(aligned(constant.bytes, max(alignment, CONSTANT_ALIGNMENT)) for constant in constants)
     hint = (
         "enlarge a pool, add another with for=weights, or use --optimize size, which stores smaller weights where "
         "Winograd would transform them"
@@ -475,17 +475,17 @@ def _constants_first_fit(
 ) -> tuple[dict[str, Pool], list[Constant]]:
     """Put each constant into the first pool in which it fits; return the pools, and the constants that do not fit."""
     room = [pool.bytes for pool in ranked]
-    found: dict[str, Pool] = {}
-    left = []
-    for one in order:
-        size = aligned(one.bytes, max(alignment, CONSTANT_ALIGNMENT))
+    pool_of: dict[str, Pool] = {}
+    unplaced = []
+    for constant in order:
+        size = aligned(constant.bytes, max(alignment, CONSTANT_ALIGNMENT))
         number = next((number for number, count in enumerate(room) if size <= count), None)
         if number is None:
-            left.append(one)
+            unplaced.append(constant)
             continue
         room[number] -= size
-        found[one.symbol] = ranked[number]
-    return found, left
+        pool_of[constant.symbol] = ranked[number]
+    return pool_of, unplaced
 
 
 # Copies of constants in pools, after the tensors: those that save most cycles per byte, while there is room.
@@ -501,31 +501,31 @@ def with_copies(plan: Plan, sizes: Mapping[str, Mapping[str, int]]) -> tuple[Pla
         sizes: for each operator, the bytes of its constants that may be copied, by C symbol.
     """
     pools = [*plan.pools]
-    found: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     order = sorted(range(len(pools)), key=lambda number: pools[number].pool.speed)
 
-    def density(one: ConstantReads) -> tuple[float, str]:
-        return -one.cycles / max(sum(sizes.get(one.operator, {}).values()), 1), one.operator
+    def density(offer: ConstantReads) -> tuple[float, str]:
+        return -offer.cycles / max(sum(sizes.get(offer.operator, {}).values()), 1), offer.operator
 
-    for one in sorted(plan.offers, key=density):
-        new = {symbol: count for symbol, count in sizes.get(one.operator, {}).items() if symbol not in found}
+    for offer in sorted(plan.offers, key=density):
+        new = {symbol: count for symbol, count in sizes.get(offer.operator, {}).items() if symbol not in places}
         for number in order if new else ():
             placed = pools[number]
             offset = aligned(placed.bytes, CONSTANT_ALIGNMENT)
             end = offset + sum(aligned(count, CONSTANT_ALIGNMENT) for count in new.values())
-            pays = placed.pool.use != "tensors" and one.cycles > one.bytes / WORD * placed.pool.speed
+            pays = placed.pool.use != "tensors" and offer.cycles > offer.bytes / WORD * placed.pool.speed
             if end <= placed.pool.bytes and pays:  # the memory was requested for that
                 for symbol, count in new.items():
-                    found[symbol] = number, offset
+                    places[symbol] = number, offset
                     offset = aligned(offset + count, CONSTANT_ALIGNMENT)
                 copied = placed.constant_bytes + end - placed.bytes
                 pools[number] = replace(placed, bytes=end, constant_bytes=copied)
                 break
-    if not found:
+    if not places:
         return plan, {}
     placed_pools = _one_behind_another(pools)
     offsets = {}
     for storage, offset in plan.storages:
         number, inside = plan.place(offset)
         offsets[id(storage)] = placed_pools[number].begin + inside
-    return replace(moved(plan, offsets), arena_bytes=plan.arena_bytes, pools=placed_pools), found
+    return replace(moved(plan, offsets), arena_bytes=plan.arena_bytes, pools=placed_pools), places

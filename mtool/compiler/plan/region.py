@@ -88,8 +88,8 @@ class RowOrder:
         """Compute the next rows of a node, after the rows that they depend on."""
         first = self.done[node.name]
         count = min(self.chunk[node.name], self.height[node.outputs[0]] - first)
-        for one in self.region.reads[node.name]:
-            self.ensure(node.inputs[one.input], one.rows(first, count)[1])
+        for reads in self.region.reads[node.name]:
+            self.ensure(node.inputs[reads.input], reads.rows(first, count)[1])
         self.write(node, first, count)
         self.done[node.name] = first + count
 
@@ -106,7 +106,7 @@ class RowOrder:
             else:
                 self.pad(value, below)
 
-    def wanted(self, value: str) -> int:
+    def first_needed(self, value: str) -> int:
         """Return the first available row of a value that a reader has yet to read; the next row if there is none."""
         top = self.top[value]
         starts = [
@@ -181,10 +181,10 @@ class _Measure(RowOrder):
 
     def pad(self, value: str, count: int) -> None:
         """Count padding rows that are appended to a value."""
-        self.rows[value] = max(self.rows[value], self.top[value] - self.wanted(value) + count)
+        self.rows[value] = max(self.rows[value], self.top[value] - self.first_needed(value) + count)
         self.top[value] += count
-        for each in (*self.outdated, value):
-            self.live[each] = self.live_rows(each, self.top[each]) * self.row_bytes[each]
+        for changed in (*self.outdated, value):
+            self.live[changed] = self.live_rows(changed, self.top[changed]) * self.row_bytes[changed]
         self.outdated.clear()
         self.live_bytes = max(self.live_bytes, sum(self.live.values()))
 
@@ -263,24 +263,24 @@ class _Builder(RowOrder):
     def make(self, node: Node) -> None:
         super().make(node)
         if self.is_early:
-            for each in dict.fromkeys((*node.inputs, node.outputs[0])):
-                self.make_way(each)
+            for value in dict.fromkeys((*node.inputs, node.outputs[0])):
+                self.make_way(value)
 
     def write(self, node: Node, first: int, count: int) -> None:
         out, inputs = node.outputs[0], list(node.inputs)
-        for one in self.region.reads[node.name]:
-            source = node.inputs[one.input]
-            inputs[one.input] = self.view(node, one, *one.rows(first, count))
+        for reads in self.region.reads[node.name]:
+            source = node.inputs[reads.input]
+            inputs[reads.input] = self.view(node, reads, *reads.rows(first, count))
             if source in self.buffers and self.buffers[source].is_turned:
-                inputs = self.with_flipped_weights(inputs, one)
+                inputs = self.with_flipped_weights(inputs, reads)
         buffer = self.buffers[out]
         address = (out, first * buffer.row) if out == self.region.result else self.room(buffer, count)
         value = self.chunk_of(buffer, f"{out} rows", first, count, address)
         parts = -(-self.height[out] // self.chunk[node.name])
         attrs = attributes_of_rows(node, self.graph, count)
         name = node.name if first == 0 else f"{node.name}_row{first}"
-        made = Node(node.op, name, tuple(inputs), (value,), attrs, node.origins, node.name, parts)
-        self.rewriter.nodes.append(made)
+        computed = Node(node.op, name, tuple(inputs), (value,), attrs, node.origins, node.name, parts)
+        self.rewriter.nodes.append(computed)
         if out == self.region.result:
             self.parts.append(value)
 
@@ -290,15 +290,15 @@ class _Builder(RowOrder):
         if buffer is None or value == self.region.result or top < 0 or not buffer.contents:
             return
         ends = [
-            one.rows(self.done[reader.name], min(self.chunk[reader.name], left))[1]
-            for reader, one in self.region.readers.get(value, ())
-            if (left := self.height[reader.outputs[0]] - self.done[reader.name]) > 0
+            reads.rows(self.done[reader.name], min(self.chunk[reader.name], remaining))[1]
+            for reader, reads in self.region.readers.get(value, ())
+            if (remaining := self.height[reader.outputs[0]] - self.done[reader.name]) > 0
         ]
         if not ends or min(ends) <= top:
             return  # no reader is left, or one can go on with the available rows
-        left = self.height[value] - top
-        count = min(self.chunk[self.producer[value].name], left) if left > 0 else self.padding[value][1]
-        if top - self.wanted(value) + count <= buffer.rows:
+        remaining = self.height[value] - top
+        count = min(self.chunk[self.producer[value].name], remaining) if remaining > 0 else self.padding[value][1]
+        if top - self.first_needed(value) + count <= buffer.rows:
             self.room(buffer, count)
 
     def with_flipped_weights(self, inputs: list[str], reads: RowReads) -> list[str]:
@@ -327,13 +327,13 @@ class _Builder(RowOrder):
 
         There they are moved one by one, the last one first: C libraries are slow at moves that overlap upwards.
         """
-        keep, top, before = self.wanted(buffer.value), self.top[buffer.value], len(buffer.contents)
+        keep, top, before = self.first_needed(buffer.value), self.top[buffer.value], len(buffer.contents)
         for first, end in [(row, row + 1) for row in range(keep, top)] if buffer.is_turned else [(keep, top)]:
             if first < end:
                 source = self.rows_of(buffer, first, end)
                 address = buffer.address(free + top - end if buffer.is_turned else 0)
-                kept = self.chunk_of(buffer, f"{buffer.value} kept", first, end - first, address)
-                self.copy(self.producer[buffer.value], "keep", source, kept)
+                target = self.chunk_of(buffer, f"{buffer.value} kept", first, end - first, address)
+                self.copy(self.producer[buffer.value], "keep", source, target)
         buffer.contents = buffer.contents[before:]
         buffer.base, buffer.free = keep, free
 
@@ -452,14 +452,14 @@ def with_line_buffers(
             possible, so that the place of the newest is free until the next one); None: none, and rows are moved as
             late as possible.
     """
-    made = _Builder(graph, region, chunk, rows, turned)
-    made.run()
+    builder = _Builder(graph, region, chunk, rows, turned)
+    builder.run()
     first = graph.nodes.index(region.nodes[0])
     before, after = graph.nodes[:first], graph.nodes[first + len(region.nodes) :]
-    rewriter = made.rewriter
+    rewriter = builder.rewriter
     rewriter.nodes = [*before, *rewriter.nodes, *after]
     finished = rewriter.finish()
-    used = {value: address for value, address in made.addresses.items() if value in finished.types}
+    used = {value: address for value, address in builder.addresses.items() if value in finished.types}
     finished = replace(finished, line_buffers={**graph.line_buffers, **used})
     anywhere = _of_loops(finished) if graph.stream is not None else frozenset[str]()
     misplaced = (value for value, (_, offset) in aliases(finished).items() if offset % ALIGNMENT)
@@ -486,15 +486,15 @@ def row_reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
     if len(out) != 4 or out[0] != 1 or out[1] < 2:
         return None
     row_wise = SPECIFICATIONS[node.op].row_wise
-    found = row_wise.reads(node, graph) if row_wise else None
+    reads = row_wise.reads(node, graph) if row_wise else None
     expr = expression_of(node)
-    if found is None or expr is None:
-        return found
+    if reads is None or expr is None:
+        return reads
     operands = _operands(expr, node, graph, out)
-    taken = {reads.input for reads in found}
-    if operands is None or taken & {*operands}:
+    inputs = {read.input for read in reads}
+    if operands is None or inputs & {*operands}:
         return None
-    return (*found, *(RowReads(number) for number in operands))
+    return (*reads, *(RowReads(number) for number in operands))
 
 
 def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -505,17 +505,17 @@ def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tup
     by_row: dict[int, bool] = {}
     for read in (part for part in expr.walk() if part.op == "load"):
         kind = graph.types[node.inputs[read.value]].shape
-        own = len(kind) == 4 and read.args[1] == axis(1)
-        if own and (kind[1] != out[1] or kind[0] != 1 or node.inputs[read.value] in graph.constants):
+        same_row = len(kind) == 4 and read.args[1] == axis(1)
+        if same_row and (kind[1] != out[1] or kind[0] != 1 or node.inputs[read.value] in graph.constants):
             return None
-        rest = [arg for place, arg in enumerate(read.args) if not (own and place == 1)]
+        rest = [arg for place, arg in enumerate(read.args) if not (same_row and place == 1)]
         if any(part == axis(1) for arg in rest for part in arg.walk()):
             return None
-        if by_row.setdefault(read.value, own) != own:
+        if by_row.setdefault(read.value, same_row) != same_row:
             return None
     if any(part == axis(1) or part.op == "reduce" for part in expr.walk(indices=False)):
         return None
-    return tuple(sorted(number for number, own in by_row.items() if own))
+    return tuple(sorted(number for number, same_row in by_row.items() if same_row))
 
 
 def attributes_of_rows(node: Node, graph: Graph, count: int) -> Attributes:

@@ -23,12 +23,12 @@ def share_arena(plans: Sequence[Plan], unit: Unit | None = None) -> list[Plan]:
     With `unit`, each model's states and what follows occupy whole memory-protection granules.
     The `arena_bytes` of each plan end at the last byte that the model uses; the largest is the size of the arena.
     """
-    kept = [[storage for storage, _ in plan.storages if is_kept(plan, storage)] for plan in plans]
-    if not any(kept):
+    states = [[storage for storage, _ in plan.storages if is_kept(plan, storage)] for plan in plans]
+    if not any(states):
         return [*plans]
     alignment = max(ALIGNMENT, *(plan.alignment for plan in plans))
     starts, end = [], 0
-    for storages in kept:
+    for storages in states:
         size = sum(aligned(storage.bytes, storage.alignment) for storage in storages)
         if unit is not None and storages:
             end = aligned(end, unit.window(size))
@@ -38,7 +38,7 @@ def share_arena(plans: Sequence[Plan], unit: Unit | None = None) -> list[Plan]:
         end = aligned(end, alignment if unit is None else max(alignment, unit.granule(size)))
     if unit is not None:
         end = aligned(end, max(unit.granule(plan.arena_bytes) for plan in plans))
-    return [_laid_out(*each, end) for each in zip(plans, kept, starts, strict=True)]
+    return [_laid_out(*parts, end) for parts in zip(plans, states, starts, strict=True)]
 
 
 def kept_bytes(plan: Plan) -> int:
@@ -51,12 +51,12 @@ def is_kept(plan: Plan, storage: Storage) -> bool:
     return any(value in storage.values for _, value, _ in plan.graph.state_values)
 
 
-def _laid_out(plan: Plan, kept: Sequence[Storage], start: int, end: int) -> Plan:
+def _laid_out(plan: Plan, states: Sequence[Storage], start: int, end: int) -> Plan:
     """Return a plan with its states from `start` on, and everything else from `end` on."""
-    others = [storage for storage, _ in plan.storages if not any(storage is one for one in kept)]
+    others = [storage for storage, _ in plan.storages if not any(storage is state for state in states)]
     placed, _ = lay_out(others)
     offsets = {id(storage): end + placed[number] for number, storage in enumerate(others)}
-    for storage in kept:
+    for storage in states:
         offsets[id(storage)] = start = aligned(start, storage.alignment)
         start += storage.bytes
     return moved(plan, offsets)
@@ -71,7 +71,7 @@ def moved(plan: Plan, offsets: Mapping[int, int]) -> Plan:
         before, after = home[name]
         return offset - before + after
 
-    storages = sorted(((one, offsets[id(one)]) for one, _ in plan.storages), key=lambda pair: (pair[1], pair[0].first))
+    storages = sorted(((s, offsets[id(s)]) for s, _ in plan.storages), key=lambda pair: (pair[1], pair[0].first))
     return replace(
         plan,
         offsets={value: new(lies.root(value), offset) for value, offset in plan.offsets.items()},
@@ -80,7 +80,7 @@ def moved(plan: Plan, offsets: Mapping[int, int]) -> Plan:
             for step, offset in zip(plan.steps, plan.scratch, strict=True)
         ),
         storages=tuple(storages),
-        arena_bytes=max((offset + max(aligned(one.bytes), LEAST) for one, offset in storages), default=0),
+        arena_bytes=max((offset + max(aligned(storage.bytes), LEAST) for storage, offset in storages), default=0),
     )
 
 
@@ -108,23 +108,23 @@ def interleave(plans: Sequence[Plan]) -> tuple[list[Plan], list[tuple[int, ...]]
     offsets: list[dict[int, int]] = []
     first = 0
     for plan in plans:  # states lie at the start
-        own = {}
+        state_offsets = {}
         for storage in _kept(plan):
-            own[id(storage)] = first = aligned(first, storage.alignment)
+            state_offsets[id(storage)] = first = aligned(first, storage.alignment)
             first += storage.bytes
         first = aligned(first, alignment)
-        offsets.append(own)
+        offsets.append(state_offsets)
     block, pauses = 0, []
     for number, plan in enumerate(plans):
         chosen = _pauses(plan, block) if number else ()
         placed, urgent, size = _interleaved(plan, block, chosen, alignment)
         for before, other in zip(offsets[:number], plans, strict=False):
-            kept = {id(storage) for storage in _kept(other)}
-            before.update({key: offset + urgent for key, offset in before.items() if key not in kept})
+            states = {id(storage) for storage in _kept(other)}
+            before.update({key: offset + urgent for key, offset in before.items() if key not in states})
         offsets[number].update({key: first + offset for key, offset in placed.items()})
         block = aligned(size, alignment)
         pauses.append(chosen)
-    return [moved(plan, own) for plan, own in zip(plans, offsets, strict=True)], pauses
+    return [moved(plan, places) for plan, places in zip(plans, offsets, strict=True)], pauses
 
 
 def every_pause(plan: Plan) -> tuple[int, ...]:
@@ -144,12 +144,12 @@ def longest_stretch(costs: Sequence[float], pauses: Sequence[int]) -> float:
 
 def costs_of(plan: Plan) -> list[float]:
     """Return the instructions of each operator, as its schedule estimates them, once for parts that are alike."""
-    found: dict[Hashable, float] = {}
+    costs: dict[Hashable, float] = {}
     for step in plan.steps:
         like = id(step.schedule), plan.graph.likeness(step.node)
-        if like not in found:
-            found[like] = step.schedule.cost(step.node, plan.graph, plan.target)
-    return [found[id(step.schedule), plan.graph.likeness(step.node)] for step in plan.steps]
+        if like not in costs:
+            costs[like] = step.schedule.cost(step.node, plan.graph, plan.target)
+    return [costs[id(step.schedule), plan.graph.likeness(step.node)] for step in plan.steps]
 
 
 def _kept(plan: Plan) -> list[Storage]:
@@ -167,7 +167,7 @@ def _pauses(plan: Plan, block: int) -> tuple[int, ...]:
     peak = max((_live(others, number + 1) for number in range(len(plan.steps))), default=0)
     chosen = {*every_pause(plan)}
     between = {number: _live(others, number, number + 1) for number in chosen}
-    for number in sorted(between, key=lambda one: (-between[one], one)):
+    for number in sorted(between, key=lambda gap: (-between[gap], gap)):
         if between[number] + block <= peak or longest_stretch(costs, [*chosen - {number}]) > longest:
             break  # the arena does not shrink without the gaps that follow
         chosen.remove(number)
@@ -183,13 +183,13 @@ def _live(storages: Sequence[Storage], *bits: int) -> int:
 def _interleaved(plan: Plan, block: int, pauses: Sequence[int], alignment: int) -> tuple[Mapping[int, int], int, int]:
     """Return the offset of each storage, that of the more urgent models' block, and the total size."""
     others = _others(plan)
-    pieces = [_with_gaps(one) for one in others]
+    pieces = [_with_gaps(storage) for storage in others]
     gaps = sum(1 << (2 * number + 1) for number in pauses)
     if block and gaps:
         pieces.append(Storage(block, (Part(0, block, gaps),), ["more urgent models"], alignment))
     placed, size = lay_out(pieces)
     urgent = placed[len(others)] if len(pieces) > len(others) else 0
-    return {id(one): placed[number] for number, one in enumerate(others)}, urgent, max(size, urgent + block)
+    return {id(storage): placed[number] for number, storage in enumerate(others)}, urgent, max(size, urgent + block)
 
 
 def _with_gaps(storage: Storage) -> Storage:

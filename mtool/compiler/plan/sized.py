@@ -90,14 +90,14 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         schedules = [schedule.for_core(plain, graph, target) for schedule in fitting]
     reasons = []
     for schedule in schedules:
-        for one in (schedule, *_turned(schedule, plain, graph, target)):
+        for candidate in (schedule, *_turned(schedule, plain, graph, target)):
             try:
-                made = _sized(one, plain, graph, target)
-            except DifferError as found:
-                reasons += [f"{schedule.name}: {found}"] if one is schedule else []
+                sized = _sized(candidate, plain, graph, target)
+            except DifferError as error:
+                reasons += [f"{schedule.name}: {error}"] if candidate is schedule else []
             else:
                 label, macs = (lambda node, graph: op.label(plain, graph)), (lambda node, graph: op.macs(plain, graph))
-                return Step(node, replace(op, label=label, macs=macs), built(made, of_build), made.scratch)
+                return Step(node, replace(op, label=label, macs=macs), built(sized, of_build), sized.scratch)
     raise _refusal(op.label(plain, graph), node, graph, reasons)
 
 
@@ -118,12 +118,12 @@ def sized_control(node: Node, graph: Graph, emit: Callable[[Node, Graph], Kernel
         ModelError: the function does not support run-time sizes.
     """
     points = tuple(point for point, _ in graph.samples)
-    kernels = [emit(next(one for one in sample.nodes if one.name == node.name), sample) for _, sample in graph.samples]
+    kernels = [emit(next(n for n in sample.nodes if n.name == node.name), sample) for _, sample in graph.samples]
     joiner = Joiner(tuple(size.symbol for size in graph.sizes), points)
     try:
         return joined_kernel(kernels, joiner, graph, len(without_sizes(node, graph).inputs))
-    except DifferError as found:
-        raise _refusal(node.op, node, graph, [str(found)]) from None
+    except DifferError as error:
+        raise _refusal(node.op, node, graph, [str(error)]) from None
 
 
 def _refusal(label: str, node: Node, graph: Graph, reasons: Sequence[str]) -> ModelError:
@@ -139,34 +139,34 @@ def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Se
     """Return a schedule with fixed knobs that it would choose by size; the choice for the largest size first."""
     names = [name for name, knob in schedule.knobs().items() if getattr(schedule, name) == knob.default]
     settings = [[(name, value) for value in schedule.knobs()[name].values] for name in names]
-    found: list[tuple[int, Schedule]] = []
+    variants: list[tuple[int, Schedule]] = []
     for turned in itertools.product(*settings):
         changed = {name: value for name, value in turned if value != schedule.knobs()[name].default}
         if changed:
-            found.append((len(changed), replace(schedule, **changed)))  # type: ignore[type-var]
-    able = [(count, one) for count, one in found if one.supports(plain, graph, target)]
-    own = schedule.cost(plain, graph, target)
-    able.sort(key=lambda pair: (abs(pair[1].cost(plain, graph, target) - own), pair[0]))
-    return [one for _, one in able[:_MOST_TURNS]]
+            variants.append((len(changed), replace(schedule, **changed)))  # type: ignore[type-var]
+    able = [(count, variant) for count, variant in variants if variant.supports(plain, graph, target)]
+    cost = schedule.cost(plain, graph, target)
+    able.sort(key=lambda pair: (abs(pair[1].cost(plain, graph, target) - cost), pair[0]))
+    return [variant for _, variant in able[:_MOST_TURNS]]
 
 
 def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> SizedSchedule:
-    found: dict[Point, Kernel] = {}
+    kernels: dict[Point, Kernel] = {}
     scratch, places = 0, tuple(schedule.in_place(plain, graph.samples[0][1]))
     top = graph.samples[0][0]
     for point, sample in graph.samples:
-        node = next(one for one in sample.nodes if one.name == plain.name)
+        node = next(node for node in sample.nodes if node.name == plain.name)
         if not schedule.supports(node, sample, target):
             if 1 in point:
                 continue  # size 1 has forms of its own, which are not needed
             raise DifferError(f"the schedule does not support size {', '.join(map(str, point))}")
-        found[point] = schedule.emit(node, sample, target)
+        kernels[point] = schedule.emit(node, sample, target)
         if all(size <= most for size, most in zip(point, top, strict=True)):
             scratch = max(scratch, schedule.scratch_bytes(node, sample))
         overwritten = schedule.in_place(node, sample)
         places = tuple(place for place in places if place in overwritten)
-    joiner = Joiner(tuple(size.symbol for size in graph.sizes), tuple(found))
-    kernel = joined_kernel(list(found.values()), joiner, graph, len(plain.inputs))
+    joiner = Joiner(tuple(size.symbol for size in graph.sizes), tuple(kernels))
+    kernel = joined_kernel(list(kernels.values()), joiner, graph, len(plain.inputs))
     return SizedSchedule(schedule, kernel, plain, scratch, places, schedule.name)
 
 
@@ -182,7 +182,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
         if not same:
             raise DifferError("its parameters differ between sizes")
     joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph)
-    tables = {name: [one.constants[name] for one in kernels if name in one.constants] for name in first.constants}
+    tables = {name: [k.constants[name] for k in kernels if name in k.constants] for name in first.constants}
     constants = {name: _joined_table(name, some) for name, some in tables.items()}
     arguments, lines = list(first.arguments), []
     for number, size in enumerate(graph.sizes):
@@ -206,8 +206,8 @@ def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> Paramet
     usual = {point: text for point, text in plain.items() if 1 not in point}
     try:
         return _of_usual(joiner.names, usual, graph)
-    except DifferError as found:
-        reason = found
+    except DifferError as error:
+        reason = error
     for first in range(3, _SMALL + 1) if len(joiner.names) == 1 else ():
         small = [point for point in sorted(plain) if point[0] < first]
         if [point[0] for point in small] != [*range(graph.sizes[0].least, first)]:
@@ -230,8 +230,8 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
     """
     if not _cover(list(texts), len(names)):
         raise DifferError("the model supports too few sizes to derive how its C depends on them")
-    top, taken = graph.samples[0][0], graph.fixed_sizes
-    others = [point for point in texts if point != top and not any(size in taken for size in point)]
+    top, fixed = graph.samples[0][0], graph.fixed_sizes
+    others = [point for point in texts if point != top and not any(size in fixed for size in point)]
     least = [size.least for size in graph.sizes]
     above = [point for point in others if all(size > low for size, low in zip(point, least, strict=True))]
     reasons = []
@@ -239,10 +239,10 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
         some = Joiner(names, tuple(points), scales=graph.scales)
         for joining in (parametric_c, joined_remainders):
             try:
-                made = joining(some, [texts[point] for point in points], top)
-                return _checked(made, [text for point, text in texts.items() if point not in points])
-            except DifferError as found:
-                reasons.append(found)
+                joined = joining(some, [texts[point] for point in points], top)
+                return _checked(joined, [text for point, text in texts.items() if point not in points])
+            except DifferError as error:
+                reasons.append(error)
     raise reasons[0]
 
 
@@ -255,16 +255,16 @@ def _with_small(symbol: str, small: Mapping[int, str], usual: ParametricC) -> Pa
     return ParametricC("\n".join([*lines, usual.text]), usual.symbols | {symbol})
 
 
-def _checked(made: ParametricC, simpler: Sequence[str]) -> ParametricC:
+def _checked(joined: ParametricC, simpler: Sequence[str]) -> ParametricC:
     """Return joined C if the C of the sizes left out uses no other types or functions.
 
     Raises:
         DifferError: it does.
     """
     for text in simpler:
-        if types_and_functions(text) - types_and_functions(made.text):
+        if types_and_functions(text) - types_and_functions(joined.text):
             raise DifferError("the structure of its C differs between sizes")
-    return made
+    return joined
 
 
 def _cover(points: Sequence[Point], sizes: int) -> bool:

@@ -40,8 +40,8 @@ class PlanOptions:
         step = choose_schedule(node, graph, self.target, self.choices.get(name), self.grown)
         if node.title not in self.packed:
             return step
-        made = packed(step.schedule, node, graph, self.target, self.packed[node.title])
-        return replace(step, schedule=made, scratch_bytes=made.scratch_bytes(node, graph)) if made else step
+        schedule = packed(step.schedule, node, graph, self.target, self.packed[node.title])
+        return replace(step, schedule=schedule, scratch_bytes=schedule.scratch_bytes(node, graph)) if schedule else step
 
 
 @frozen
@@ -74,10 +74,10 @@ def choose_schedule(
     if choice is not None:
         schedule = chosen(choice, op, node, graph, target)
     else:
-        own = [grown[node.title]] if grown and node.title in grown else []
-        allowed = [one for one in op.schedules if grown is None or not one.is_for_time(node, graph)] + own
+        growing = [grown[node.title]] if grown and node.title in grown else []
+        allowed = [s for s in op.schedules if grown is None or not s.is_for_time(node, graph)] + growing
         cheapest = min(
-            (one for one in allowed if one.supports(node, graph, target)),
+            (s for s in allowed if s.supports(node, graph, target)),
             key=lambda schedule: schedule.cost(node, graph, target),
         )
         schedule = cheapest.for_core(node, graph, target)

@@ -77,7 +77,7 @@ def _split(rewriter: Rewriter, node: Node) -> Node | None:
     _, height, width, channels = graph.types[node.inputs[0]].shape
     bands = height // rows
     sums = rewriter.value(f"{node.outputs[0]} sums", DType.INT32, (1, bands, 1, channels))
-    own = replace(
+    band_attrs = replace(
         attrs,
         kernel=(rows, width),
         strides=(rows, width),
@@ -85,14 +85,14 @@ def _split(rewriter: Rewriter, node: Node) -> Node | None:
         expr=Expr("acc", DType.INT32),
         label="",
     )
-    rewriter.nodes.append(replace(node, inputs=node.inputs[:1], outputs=(sums,), attrs=own))
-    each = load(0, DType.INT32, (axis(0), axis(4), axis(2), axis(3)))
-    total = Expr("reduce", DType.INT32, (each,), Reduction("add", ((4, bands),)))
+    rewriter.nodes.append(replace(node, inputs=node.inputs[:1], outputs=(sums,), attrs=band_attrs))
+    element = load(0, DType.INT32, (axis(0), axis(4), axis(2), axis(3)))
+    total = Expr("reduce", DType.INT32, (element,), Reduction("add", ((4, bands),)))
     assert attrs.expr is not None
     expr = attrs.expr.rewrite(lambda part: total if part.op == "acc" else part)
     name = rewriter.unique(f"{node.name}_mean")
-    rest = Loop(expr=expr, label="+".join(filter(None, ["mean", attrs.label])))
-    rewriter.nodes.append(Node("loop", name, (sums, *node.inputs[1:]), node.outputs, rest, node.origins))
+    average = Loop(expr=expr, label="+".join(filter(None, ["mean", attrs.label])))
+    rewriter.nodes.append(Node("loop", name, (sums, *node.inputs[1:]), node.outputs, average, node.origins))
     return None
 
 
@@ -122,7 +122,7 @@ def plan_streamed(graph: Graph, options: PlanOptions) -> Plan:
     split = with_split_averages(graph)
     ways = [graph] if split.nodes == graph.nodes else [graph, split]
     plans = (_planned(way, options) for way in ways)
-    plan = min(plans, key=lambda each: each.arena_bytes)
+    plan = min(plans, key=lambda candidate: candidate.arena_bytes)
     stream = plan.graph.stream
     assert stream is not None
     log.info("stream: %d rows of %s, computed as they arrive as far as %s", stream.rows, stream.value, stream.until)
@@ -166,21 +166,21 @@ def _with_entry(graph: Graph) -> tuple[Graph, str]:
     of_it = readers.get(value, ())
     if len(of_it) == 1 and isinstance(of_it[0].attrs, Loop):
         reads = row_reads(of_it[0], graph)
-        own = [one for one in reads or () if of_it[0].inputs[one.input] == value]
-        if len(own) == 1 and own[0] == RowReads(own[0].input):
+        matches = [read for read in reads or () if of_it[0].inputs[read.input] == value]
+        if len(matches) == 1 and matches[0] == RowReads(matches[0].input):
             return graph, of_it[0].name
     rewriter = Rewriter(graph)
-    name, taken = rewriter.unique("take_row"), rewriter.value(f"{value} rows", kind.dtype, kind.shape)
+    name, copy = rewriter.unique("take_row"), rewriter.value(f"{value} rows", kind.dtype, kind.shape)
     if value in graph.sources:
-        rewriter.sources[taken] = graph.sources[value]
+        rewriter.sources[copy] = graph.sources[value]
     attrs = Loop(expr=load(0, kind.dtype, identity(4)), label="take rows")
-    entry = Node("loop", name, (value,), (taken,), attrs)
+    entry = Node("loop", name, (value,), (copy,), attrs)
     is_there = value in graph.inputs
     for node in graph.nodes:
         if is_there:
             rewriter.nodes.append(entry)
             is_there = False
-        inputs = tuple(taken if each == value else each for each in node.inputs)
+        inputs = tuple(copy if source == value else source for source in node.inputs)
         rewriter.nodes.append(replace(node, inputs=inputs))
         is_there = value in node.outputs
     return rewriter.finish(), name
@@ -199,26 +199,26 @@ def _smallest(
     whole: Plan, candidates: Sequence[Candidate], most: float, chooser: Chooser, partial: Partial
 ) -> Plan | None:
     """Return the plan with the smallest arena found, with `partial` execution after the stream."""
-    found: list[tuple[int, Candidate, Plan]] = []
+    results: list[tuple[int, Candidate, Plan]] = []
 
     def attempt(candidate: Candidate, tried: Tried | None = None) -> None:
-        limit = min((size for size, *_ in found), default=math.inf)
+        limit = min((size for size, *_ in results), default=math.inf)
         if candidate.memory.live_bytes >= limit or (partial == "never" and candidate.least >= limit):
             return
         plan = plan_of(whole, candidate, most, chooser, limit if partial == "never" else math.inf)
         if plan is not None:
             plan = plan if partial == "never" else with_regions(plan, most, chooser, tried)
-            found.append((plan.arena_bytes, candidate, plan))
+            results.append((plan.arena_bytes, candidate, plan))
 
     for candidate in sorted(candidates, key=lambda candidate: candidate.memory.live_bytes):
         attempt(candidate)
-    for _, candidate, _ in sorted(found, key=lambda one: one[0])[:TURNED]:
+    for _, candidate, _ in sorted(results, key=lambda item: item[0])[:TURNED]:
         tried: Tried = {}  # since the operators after the region are the same in all of them
         for turned in _turned(candidate, whole.graph):
             attempt(replace(candidate, turned=turned), tried)
-    if not found:
+    if not results:
         return None
-    _, candidate, plan = min(found, key=lambda one: one[0])
+    _, candidate, plan = min(results, key=lambda item: item[0])
     assert plan.graph.stream is not None
     stream = replace(plan.graph.stream, until=candidate.region.nodes[-1].name)
     return replace(plan, graph=replace(plan.graph, stream=stream))
@@ -226,7 +226,7 @@ def _smallest(
 
 def _turned(candidate: Candidate, graph: Graph) -> Iterator[frozenset[str]]:
     """Yield sets of line buffers that may have their newest row first, next to the end of another buffer."""
-    region, found = candidate.region, list[str]()
+    region, values = candidate.region, list[str]()
     for node in region.nodes[:-1]:
         value = node.outputs[0]
         readers = region.readers.get(value, ())
@@ -236,8 +236,8 @@ def _turned(candidate: Candidate, graph: Graph) -> Iterator[frozenset[str]]:
             and candidate.memory.rows[value] > 1
             and all(_may_turn(reader, reads, graph) for reader, reads in readers)
         ):
-            found.append(value)
-    largest = sorted(found, key=lambda value: -graph.types[value].bytes // graph.types[value].shape[1])[:MOST_TURNED]
+            values.append(value)
+    largest = sorted(values, key=lambda value: -graph.types[value].bytes // graph.types[value].shape[1])[:MOST_TURNED]
     for count in range(len(largest) // 2 + 2):
         yield from map(frozenset, itertools.combinations(largest, count))
 

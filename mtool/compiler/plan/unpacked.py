@@ -72,28 +72,29 @@ class Unpacking(Around):
         if not can_be_packed and node.op != "softmax":
             return None
         blocks = _blocks(node, graph, count)
-        if not blocks or not all(schedule.supports(one.node, one.graph, target) for one in blocks):
+        if not blocks or not all(schedule.supports(block.node, block.graph, target) for block in blocks):
             return None
-        kernels, found = [schedule.emit(one.node, one.graph, target) for one in blocks], dict[str, tuple[Packed, ...]]()
+        kernels = [schedule.emit(block.node, block.graph, target) for block in blocks]
+        constants: dict[str, tuple[Packed, ...]] = {}
         if not _are_alike(kernels):
             return None
-        each_weights = [Weights.of(one.node, one.graph) for one in blocks]
+        each_weights = [Weights.of(block.node, block.graph) for block in blocks]
         for name, layout in ((name, kernels[0].layouts.get(name, "")) for name in kernels[0].constants):
-            made = [
+            attempts = [
                 packed_powers(kernel.constants[name], 2 if target.has_float else _SOFT_PRODUCT)
                 or (packed_stream(kernel.constants[name], weights, way.coding) if can_be_packed else None)
                 for kernel, weights in zip(kernels, each_weights, strict=True)
             ]
-            packed = [one for one in made if one is not None]
+            packed = [part for part in attempts if part is not None]
             if layout.startswith("aligned"):
                 if count > 1:
                     return None
             elif len(packed) == count:
-                found[name] = (*packed,)
+                constants[name] = (*packed,)
         first = blocks[0]
         return (
-            cls(schedule, blocks, found, round_up(schedule.scratch_bytes(first.node, first.graph), 4))
-            if found
+            cls(schedule, blocks, constants, round_up(schedule.scratch_bytes(first.node, first.graph), 4))
+            if constants
             else None
         )
 
@@ -119,7 +120,7 @@ class Unpacking(Around):
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """The schedule's own, without what is saved."""
         return self.inner.grown_bytes(node, graph) - sum(
-            one.saved_bytes for each in self.constants.values() for one in each
+            part.saved_bytes for parts in self.constants.values() for part in parts
         )
 
     def constant_passes(self, node: Node, graph: Graph) -> int:
@@ -130,57 +131,57 @@ class Unpacking(Around):
         """The schedule's own, the unpacked constants, and a block's results if they lie apart in the output."""
         first = self.blocks[0]
         results = first.graph.types[first.node.outputs[0]].bytes if self._pixels else 0
-        return self.scratch + results + sum(4 * max(one.words for one in each) for each in self.constants.values())
+        return self.scratch + results + sum(4 * max(part.words for part in parts) for parts in self.constants.values())
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The schedule's own, unpacking, and the copies of results."""
-        own = sum(self.inner.cost(one.node, one.graph, target) for one in self.blocks)
+        cost = sum(self.inner.cost(block.node, block.graph, target) for block in self.blocks)
         copies = self._pixels * len(self.blocks) * (20 + graph.types[node.outputs[0]].shape[-1] / len(self.blocks))
-        return own + copies + sum(one.instructions for each in self.constants.values() for one in each)
+        return cost + copies + sum(part.instructions for parts in self.constants.values() for part in parts)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the schedule's C behind calls that unpack the constants, in a loop if there are several blocks."""
-        kernels = [self.inner.emit(one.node, one.graph, target) for one in self.blocks]
+        kernels = [self.inner.emit(block.node, block.graph, target) for block in self.blocks]
         kernel, count, constants, layouts = kernels[0], len(kernels), dict[str, Array](), dict(kernels[0].layouts)
         arguments, before, after, place = list[Argument](), list[str](), list[str](), self.scratch
-        owned = kernel.arguments
-        if not any(one.source == "scratch" for one in owned):
-            owned = (*owned, Argument("scratch", "uint32_t", "scratch"))
+        arguments_of_kernel = kernel.arguments
+        if not any(arg.source == "scratch" for arg in arguments_of_kernel):
+            arguments_of_kernel = (*arguments_of_kernel, Argument("scratch", "uint32_t", "scratch"))
         # the kernel may move its pointers: in blocks, it has copies of the parameters
-        outer = {one.name: f"block_{one.name}" if count > 1 else one.name for one in owned}
-        scratch = next(outer[one.name] for one in owned if one.source == "scratch")
-        for one in owned:
-            name = str(one.source[1]) if one.source[0] == "constant" else ""
+        outer = {arg.name: f"block_{arg.name}" if count > 1 else arg.name for arg in arguments_of_kernel}
+        scratch = next(outer[arg.name] for arg in arguments_of_kernel if arg.source == "scratch")
+        for arg in arguments_of_kernel:
+            name = str(arg.source[1]) if arg.source[0] == "constant" else ""
             at = f"(uint8_t *){scratch} + {place}" if place else scratch
-            data = [each.constants[name] for each in kernels] if name else []
-            passed, mine = replace(one, name=outer[one.name]), outer[one.name]
+            data = [k.constants[name] for k in kernels] if name else []
+            passed, mine = replace(arg, name=outer[arg.name]), outer[arg.name]
             if name in self.constants:
-                packed, passed = self.constants[name], Argument(f"packed_{one.name}", "uint32_t", one.source)
+                packed, passed = self.constants[name], Argument(f"packed_{arg.name}", "uint32_t", arg.source)
                 call = f"{packed[0].function}({at}, {passed.name});"
                 before.append(f"{passed.name} = {call}" if count > 1 else call)
-                mine = f"(const {one.c_type} *)({at})"
-                place += 4 * max(each.words for each in packed)
-                data = [each.data for each in packed]
+                mine = f"(const {arg.c_type} *)({at})"
+                place += 4 * max(part.words for part in packed)
+                data = [part.data for part in packed]
                 layout = layouts.get(name, "")
                 layouts[name] = f"packed, unpacked at run time{f'; then {layout}' if layout else ''}"
-            elif any(not np.array_equal(each, data[0]) for each in data):
+            elif any(not np.array_equal(table, data[0]) for table in data):
                 after.append(f"{passed.name} += {data[0].size};")
             else:
                 data = data[:1]
             if name:
-                constants[name] = np.concatenate([each.reshape(-1) for each in data]) if len(data) > 1 else data[0]
-            if one.source == "output" and count > 1:
+                constants[name] = np.concatenate([table.reshape(-1) for table in data]) if len(data) > 1 else data[0]
+            if arg.source == "output" and count > 1:
                 kind = self.blocks[0].graph.types[node.outputs[0]]
                 if self._pixels:
-                    each, to = kind.shape[-1], f"{passed.name} + block_pixel * {kind.shape[-1] * count}"
-                    mine = results = f"({one.c_type} *)((uint8_t *){scratch} + {self._results})"
+                    channels, to = kind.shape[-1], f"{passed.name} + block_pixel * {kind.shape[-1] * count}"
+                    mine = results = f"({arg.c_type} *)((uint8_t *){scratch} + {self._results})"
                     after += [
                         f"for (int32_t block_pixel = 0; block_pixel < {self._pixels}; ++block_pixel)",
-                        f"    memcpy({to}, {results} + block_pixel * {each}, {each * kind.dtype.size});",
+                        f"    memcpy({to}, {results} + block_pixel * {channels}, {channels * kind.dtype.size});",
                     ]
                 after.append(f"{passed.name} += {kind.shape[-1]};")
-            if mine != one.name and one in kernel.arguments:
-                before.append(f"{one.declaration} = {mine};")
+            if mine != arg.name and arg in kernel.arguments:
+                before.append(f"{arg.declaration} = {mine};")
             arguments.append(passed)
         body = _lines(before, 1) + kernel.body
         if count > 1:
@@ -199,7 +200,7 @@ class Unpacking(Around):
     @property
     def _results(self) -> int:
         """The place of a block's results in the scratch."""
-        return self.scratch + sum(4 * max(one.words for one in each) for each in self.constants.values())
+        return self.scratch + sum(4 * max(part.words for part in parts) for parts in self.constants.values())
 
 
 def _lines(lines: list[str], depth: int) -> str:
@@ -213,7 +214,7 @@ def _are_alike(kernels: list[Kernel]) -> bool:
         shapes = [(name, data.shape, data.dtype) for name, data in kernel.constants.items()]
         return replace(kernel, constants={}), shapes
 
-    return all(like(one) == like(kernels[0]) for one in kernels) and (
+    return all(like(kernel) == like(kernels[0]) for kernel in kernels) and (
         len(kernels) == 1 or ("return" not in kernels[0].body and not kernels[0].can_fail)
     )
 
@@ -225,8 +226,8 @@ def _blocks(node: Node, graph: Graph, count: int) -> tuple[Block, ...]:
     if not isinstance(node.attrs, WeightedSum) or len(node.outputs) > 1:
         return ()
     kind, epilogue = graph.types[node.outputs[0]], node.attrs.epilogue
-    each, last = kind.shape[-1] // count, len(kind.shape) - 1
-    if each * count != kind.shape[-1] or registry.SPECIFICATIONS[node.op].channels(node, graph) is not Channels.ALL:
+    width, last = kind.shape[-1] // count, len(kind.shape) - 1
+    if width * count != kind.shape[-1] or registry.SPECIFICATIONS[node.op].channels(node, graph) is not Channels.ALL:
         return ()
     cut = {node.inputs[1]: 0, node.inputs[2]: 0}
     for part in epilogue.walk():
@@ -238,18 +239,18 @@ def _blocks(node: Node, graph: Graph, count: int) -> tuple[Block, ...]:
                 cut[value] = -1
     if any(value not in graph.constants for value in node.inputs[1:]):
         return ()
-    found = []
-    for first in range(0, kind.shape[-1], each):
+    blocks = []
+    for first in range(0, kind.shape[-1], width):
         constants, types = dict(graph.constants), dict(graph.types)
         for value, axis in cut.items():
             data = constants[value]
             constants[value] = (
-                data[first : first + each] if axis == 0 else np.ascontiguousarray(data[..., first : first + each])
+                data[first : first + width] if axis == 0 else np.ascontiguousarray(data[..., first : first + width])
             )
             types[value] = replace(types[value], shape=constants[value].shape)
-        types[node.outputs[0]] = replace(kind, shape=(*kind.shape[:-1], each))
-        found.append(Block(as_computed(node), replace(graph, constants=constants, types=types)))
-    return (*found,)
+        types[node.outputs[0]] = replace(kind, shape=(*kind.shape[:-1], width))
+        blocks.append(Block(as_computed(node), replace(graph, constants=constants, types=types)))
+    return (*blocks,)
 
 
 def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, way: Way = AUTO) -> Schedule | None:
@@ -257,21 +258,21 @@ def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, way: Wa
     if is_packed(schedule):
         return None
     has_fields = way.blocks == 1 and way.coding in ("auto", "fields")
-    made: Any = schedule.in_few_bits(node, graph, target) if has_fields else None
-    made = made or Unpacking.of(schedule, node, graph, target, way)
-    found: Schedule | None = made
-    return found
+    coded: Any = schedule.in_few_bits(node, graph, target) if has_fields else None
+    coded = coded or Unpacking.of(schedule, node, graph, target, way)
+    result: Schedule | None = coded
+    return result
 
 
 def can_be_packed(graph: Graph, coding: Compress) -> bool:
     """Whether a graph, or an inner one, has weights that can be packed in a way, and are enough of its constants."""
     graphs = [*with_own_bodies(graph)]
-    found = [Weights.of(node, one) for one in graphs for node in one.nodes]
-    found = [weights for weights in found if weights.can_be_packed(coding)]
-    if coding != "auto" or any(weights.bits for weights in found):
-        return bool(found)
-    least = LEAST_SAVED * sum(data.nbytes for one in graphs for data in one.constants.values())
-    return sum(weights.by_channel.nbytes for weights in found if weights.by_channel is not None) >= least > 0
+    candidates = [Weights.of(node, part) for part in graphs for node in part.nodes]
+    candidates = [weights for weights in candidates if weights.can_be_packed(coding)]
+    if coding != "auto" or any(weights.bits for weights in candidates):
+        return bool(candidates)
+    least = LEAST_SAVED * sum(data.nbytes for part in graphs for data in part.constants.values())
+    return sum(weights.by_channel.nbytes for weights in candidates if weights.by_channel is not None) >= least > 0
 
 
 def is_packed(schedule: Schedule) -> bool:

@@ -83,8 +83,8 @@ def device_cycles(step: Step) -> float:
 
 def without_estimate(plan: Plan) -> tuple[str, ...]:
     """Return the backends that estimate neither instructions nor cycles of one of their regions."""
-    regions = (step.node.attrs for one in plans_in(plan) for step in one.steps)
-    return tuple(sorted({one.backend for one in regions if isinstance(one, External) and not one.cost + one.cycles}))
+    regions = (step.node.attrs for part in plans_in(plan) for step in part.steps)
+    return tuple(sorted({r.backend for r in regions if isinstance(r, External) and not r.cost + r.cycles}))
 
 
 def _is_read_first(plan: Plan, number: int) -> bool:
@@ -106,9 +106,9 @@ def plans_in(plan: Plan) -> Iterator[Plan]:
     """Yield a plan and the plans of all inner graphs, outer ones first."""
     waiting = [plan]
     while waiting:
-        one = waiting.pop()
-        yield one
-        for step in one.steps:
+        current = waiting.pop()
+        yield current
+        for step in current.steps:
             if isinstance(step.schedule, ControlSchedule):
                 waiting += step.schedule.plans
 
@@ -145,7 +145,7 @@ def plan_whole(graph: Graph, options: PlanOptions, refine: Refine = lambda plan:
     Raises:
         UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
     """
-    check_names(options.choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
+    check_names(options.choices, (node.name for part in with_own_bodies(graph) for node in _computing(part)))
     return _plan(graph, options, "keep", refine)
 
 
@@ -171,7 +171,7 @@ def _plan(graph: Graph, options: PlanOptions, keep: str, refine: Refine, outside
             for name, body in zip(node.attrs.names, node.attrs.bodies, strict=True):
                 inner, keep = planned_body(node, body, graph), f"{node.name}_{name}_keep"
                 carried = node.attrs.carried if isinstance(node.attrs, Rounds) else ()
-                kept_outside = [number for number, one in enumerate(carried) if one.is_output]
+                kept_outside = [number for number, state in enumerate(carried) if state.is_output]
                 of_body = _plan(inner, replace(options, io="external"), keep, refine, kept_outside)
                 plans.append(refine(of_body))
             return control_step(node, plans)
@@ -192,25 +192,25 @@ def lay_out_steps(
     target: Target,
     io: Io,
     outside: Collection[int] = (),
-    made: Storages | None = None,
+    computed: Storages | None = None,
 ) -> Plan:
     """Lay out the arena for steps in their final order.
 
     Args:
         graph, steps, target, io: the plan's contents.
         outside: the numbers of the states that may lie outside the arena.
-        made: the steps' storages, if known, without enlarged ones.
+        computed: the steps' storages, if they are computed already, without enlarged ones.
     """
-    found = made or storages(graph, steps, io)
-    apart = without_states(graph, found.pieces, found.owners, outside)
-    placed, arena_bytes = lay_out(found.pieces)
+    stored = computed or storages(graph, steps, io)
+    apart = without_states(graph, stored.pieces, stored.owners, outside)
+    placed, arena_bytes = lay_out(stored.pieces)
     grown = storages(graph, steps, io, grow=True)
     apart_if_grown = without_states(graph, grown.pieces, grown.owners, outside)
     if live_bound(grown.pieces) < arena_bytes:
         places_if_grown, bytes_if_grown = lay_out(grown.pieces)
         if bytes_if_grown < arena_bytes:
-            found, apart, placed, arena_bytes = grown, apart_if_grown, places_if_grown, bytes_if_grown
-    pieces, owners, scratch_of = found
+            stored, apart, placed, arena_bytes = grown, apart_if_grown, places_if_grown, bytes_if_grown
+    pieces, owners, scratch_of = stored
     if pieces and not apart:
         arena_bytes = max(arena_bytes, ALIGNMENT)  # tensors without elements have an address too
     offsets = {value: offset for value, offset in offsets_of(owners, placed).items() if value not in apart}

@@ -246,18 +246,18 @@ def read(paths: Sequence[Path]) -> Log:
     """
     records: list[Measurement | WholePlan] = []
     for path in paths:
-        for one in _files(path):
-            records += _read(one)
+        for file in _files(path):
+            records += _read(file)
     return Log.of(records)
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(path.glob(f"*{SUFFIX}"))
-    if not found:
+    logs = sorted(path.glob(f"*{SUFFIX}"))
+    if not logs:
         raise UsageError(f"{path} contains no tuning log", details=[f"expected  files whose names end in {SUFFIX}"])
-    return found
+    return logs
 
 
 def _read(path: Path) -> list[Measurement | WholePlan]:

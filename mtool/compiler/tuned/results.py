@@ -41,7 +41,7 @@ class TuningResults:
         whole: dict[str, WholePlan] = {}
         for unit in reversed(UNITS):
             here = setup.model_copy(update={"unit": unit})
-            ranked |= rank(one for one in read.measurements if (one.target, one.setup) == (target, here))
+            ranked |= rank(m for m in read.measurements if (m.target, m.setup) == (target, here))
             plans = [plan for plan in read.plans if (plan.target, plan.setup) == (target, here)]
             whole |= _chosen(plans, point)
         choices = {model: plan.choices for model, plan in whole.items()}
@@ -56,20 +56,20 @@ def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":
         return {plan.model_hash: plan for plan in plans if not plan.is_point}
     from mtool.compiler.tuned.summary import front, point
 
-    fronts = {one: front(plan for plan in plans if plan.model_hash == one) for one in {p.model_hash for p in plans}}
-    found = {one: point(of_model, name) for one, of_model in fronts.items()}
-    return {one: plan for one, plan in found.items() if plan is not None}
+    fronts = {key: front(plan for plan in plans if plan.model_hash == key) for key in {p.model_hash for p in plans}}
+    points = {key: point(of_model, name) for key, of_model in fronts.items()}
+    return {key: plan for key, plan in points.items() if plan is not None}
 
 
-def rank(measured: "Iterable[Measurement]") -> dict[str, tuple[str, ...]]:
+def rank(measurements: "Iterable[Measurement]") -> dict[str, tuple[str, ...]]:
     """Return the candidates of each task by its key, the fastest first; of repeated measurements the last counts."""
     latest: dict[str, dict[str, Measurement]] = {}
-    for one in measured:
-        if not one.baseline:
-            latest.setdefault(one.task.key, {})[one.candidate] = one
-    found = {}
+    for measurement in measurements:
+        if not measurement.baseline:
+            latest.setdefault(measurement.task.key, {})[measurement.candidate] = measurement
+    ranking = {}
     for key, candidates in latest.items():
-        right = [one for one in candidates.values() if one.status == "ok" and one.times]
-        if right:
-            found[key] = tuple(one.candidate for one in sorted(right, key=lambda one: (one.median, one.candidate)))
-    return found
+        valid = [m for m in candidates.values() if m.status == "ok" and m.times]
+        if valid:
+            ranking[key] = tuple(m.candidate for m in sorted(valid, key=lambda m: (m.median, m.candidate)))
+    return ranking

@@ -34,7 +34,7 @@ def front(plans: Iterable[WholePlan]) -> tuple[WholePlan, ...]:
     by_cost = {(plan.median, plan.arena_bytes, plan.flash_bytes): plan for plan in usual_last}
 
     def is_beaten(costs: tuple[float, int, int]) -> bool:
-        return any(one != costs and all(map(operator.le, one, costs)) for one in by_cost)
+        return any(other != costs and all(map(operator.le, other, costs)) for other in by_cost)
 
     best = [costs for costs in by_cost if not is_beaten(costs)]
     return tuple(by_cost[costs] for costs in sorted(best))
@@ -61,9 +61,9 @@ def without_points(paths: Iterable[Path]) -> tuple[tuple[Path, ...], str]:
     """
     logs, points = [], []
     for path in paths:
-        found = None if path.exists() else _POINT.fullmatch(str(path))
-        logs.append(Path(found[1]) if found else path)
-        points += [found[2]] if found else []
+        match = None if path.exists() else _POINT.fullmatch(str(path))
+        logs.append(Path(match[1]) if match else path)
+        points += [match[2]] if match else []
     if len(set(points)) > 1:
         raise UsageError(f"different points are requested: {', '.join(points)}", hint="give one of them")
     return tuple(logs), points[0] if points else ""
@@ -87,7 +87,7 @@ class TaskSummary:
     @property
     def failed(self) -> Mapping[str, int]:
         """The number of failed candidates, by kind of failure."""
-        statuses = [one.status for one in self.candidates if one.status != "ok"]
+        statuses = [candidate.status for candidate in self.candidates if candidate.status != "ok"]
         return {status: statuses.count(status) for status in dict.fromkeys(statuses)}
 
     @property
@@ -98,10 +98,10 @@ class TaskSummary:
     @property
     def lead(self) -> float | None:
         """How much slower the next candidate is, relative to the fastest; None if there is no other."""
-        right = [one for one in self.candidates if one.status == "ok"]
-        if len(right) < 2 or not right[0].median:
+        valid = [candidate for candidate in self.candidates if candidate.status == "ok"]
+        if len(valid) < 2 or not valid[0].median:
             return None
-        return right[1].median / right[0].median - 1
+        return valid[1].median / valid[0].median - 1
 
 
 @frozen
@@ -141,11 +141,11 @@ class TargetSummary:
 def relative_spread(times: Sequence[float]) -> float:
     """Return the robust deviation of times, relative to their median."""
     middle = statistics.median(times)
-    return _SCALE * statistics.median(abs(one - middle) for one in times) / middle if middle else 0.0
+    return _SCALE * statistics.median(abs(time - middle) for time in times) / middle if middle else 0.0
 
 
-def _rank(one: Measurement) -> tuple[bool, float, str]:
-    return one.status != "ok", one.median, one.candidate
+def _rank(measurement: Measurement) -> tuple[bool, float, str]:
+    return measurement.status != "ok", measurement.median, measurement.candidate
 
 
 def summary(read: Log) -> tuple[TargetSummary, ...]:
@@ -155,14 +155,14 @@ def summary(read: Log) -> tuple[TargetSummary, ...]:
     plans: dict[str, dict[str, WholePlan]] = {}
     measured: dict[str, dict[str, list[WholePlan]]] = {}
 
-    def place(one: Measurement | WholePlan) -> str:
-        where = f"{one.target.model_dump_json()} {one.setup.model_dump_json()}"
-        targets[where] = one.target, one.setup
+    def place(entry: Measurement | WholePlan) -> str:
+        where = f"{entry.target.model_dump_json()} {entry.setup.model_dump_json()}"
+        targets[where] = entry.target, entry.setup
         return where
 
-    for one in read.measurements:
-        if not one.baseline:
-            tasks.setdefault(place(one), {}).setdefault(one.task.key, {})[one.candidate] = one
+    for entry in read.measurements:
+        if not entry.baseline:
+            tasks.setdefault(place(entry), {}).setdefault(entry.task.key, {})[entry.candidate] = entry
     for plan in read.plans:
         measured.setdefault(place(plan), {}).setdefault(plan.model_hash, []).append(plan)
         if not plan.is_point:

@@ -22,7 +22,7 @@ from mtool.compiler.plan.whole import plans_in
 from mtool.compiler.tuned.record import LONGEST_TEXT, TaskRecord, digest
 from mtool.compiler.tuned.results import TuningResults
 
-_NOT_TOLD = frozenset({"expr", "label", "macs", "acc_bound", "float_bias"})
+_OMITTED = frozenset({"expr", "label", "macs", "acc_bound", "float_bias"})
 """Attributes that do not affect the time: names, bounds that follow from weights; the expression, hashed apart."""
 _VALUES = frozenset({"pad_value"})
 """Attributes whose number only matters for being zero or not."""
@@ -52,18 +52,18 @@ def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
         plan: the plan of a model; no operator is computed in parts.
         names: the nodes that can have a schedule: not nodes that are graphs themselves, nor the planner's own.
     """
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for part in reversed([*plans_in(plan)]):
         for step in part.steps:
             # Where the output overlaps the first input, there is one schedule, and a trial has no such input.
             if step.node.name not in names or (isinstance(step.node.attrs, Concat) and step.node.attrs.appends):
                 continue
             record = record_of(step.node, part.graph)
-            known = found.get(record.key)
-            nodes = (*(known.nodes if known else ()), step.node.title)
-            first = known or Task(record, part.graph, step, ())
-            found[record.key] = Task(first.record, first.graph, first.step, tuple(dict.fromkeys(nodes)))
-    return tuple(found.values())
+            earlier = tasks.get(record.key)
+            nodes = (*(earlier.nodes if earlier else ()), step.node.title)
+            first = earlier or Task(record, part.graph, step, ())
+            tasks[record.key] = Task(first.record, first.graph, first.step, tuple(dict.fromkeys(nodes)))
+    return tuple(tasks.values())
 
 
 def named_nodes(graph: Graph) -> Iterator[tuple[Node, Graph]]:
@@ -94,11 +94,11 @@ def _operand(value: str, graph: Graph) -> str:
 
 
 def _attributes(attrs: Any) -> Iterator[tuple[str, str]]:
-    for one in sorted(fields(attrs), key=lambda field: field.name):
-        value = getattr(attrs, one.name)
-        if one.name in _NOT_TOLD:
+    for field in sorted(fields(attrs), key=lambda field: field.name):
+        value = getattr(attrs, field.name)
+        if field.name in _OMITTED:
             continue
-        yield one.name, ("0" if value == 0 else "not 0") if one.name in _VALUES else _short(_plain(value))
+        yield field.name, ("0" if value == 0 else "not 0") if field.name in _VALUES else _short(_plain(value))
 
 
 def _short(text: str) -> str:
@@ -111,7 +111,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, Expr):
         return _expression(value)
     if is_dataclass(value) and not isinstance(value, type):
-        inside = ", ".join(f"{one.name}={_plain(getattr(value, one.name))}" for one in fields(value))
+        inside = ", ".join(f"{field.name}={_plain(getattr(value, field.name))}" for field in fields(value))
         return f"{type(value).__name__}({inside})"
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_plain, value))})"
@@ -130,7 +130,7 @@ def _shape(part: Expr, args: Sequence[tuple[str, str]]) -> tuple[str, str]:
     kind = value if is_place else type(part.value).__name__
     head = f"{part.op} {part.dtype.label} "
     inner = [exact for _, exact in args] if part.op == "load" else [loose for loose, _ in args]
-    loose, exact = " ".join([head + kind, *inner]), " ".join([head + value, *(each for _, each in args)])
+    loose, exact = " ".join([head + kind, *inner]), " ".join([head + value, *(text for _, text in args)])
     return hashlib.sha256(loose.encode()).hexdigest()[:20], hashlib.sha256(exact.encode()).hexdigest()[:20]
 
 
@@ -140,7 +140,7 @@ def _shape(part: Expr, args: Sequence[tuple[str, str]]) -> tuple[str, str]:
 log = logging.getLogger(__name__)
 
 
-def choices(known: TuningResults, graph: Graph, target: Target, model_hash: str) -> dict[str, Choice]:
+def choices(results: TuningResults, graph: Graph, target: Target, model_hash: str) -> dict[str, Choice]:
     """Return the schedules of a graph's nodes by name; nodes without results have none.
 
     Results of the whole model come first. A candidate that no longer exists, or that can't compute the node, is skipped
@@ -149,19 +149,19 @@ def choices(known: TuningResults, graph: Graph, target: Target, model_hash: str)
     Raises:
         UsageError: the requested point of the model's front does not exist.
     """
-    if known.point and model_hash not in known.whole:
+    if results.point and model_hash not in results.whole:
         raise UsageError(
-            f"the tuning logs have no point {known.point} of this model",
+            f"the tuning logs have no point {results.point} of this model",
             details=["their fronts are of other models; a changed model counts as another"],
             hint="measure its front: mtool tune MODEL --board B --pareto, or leave the point out",
         )
-    found: dict[str, Choice] = {}
+    selected: dict[str, Choice] = {}
     gone: dict[str, str] = {}
-    in_whole = known.whole.get(model_hash, {})
-    for node, part in named_nodes(graph) if known.ranked or in_whole else ():
+    in_whole = results.whole.get(model_hash, {})
+    for node, part in named_nodes(graph) if results.ranked or in_whole else ():
         key = record_of(node, part).key
         first = [in_whole[key]] if key in in_whole else []
-        others = (one for one in known.ranked.get(key, ()) if not {CODE, WEIGHTS} & {*parse(one).knobs})
+        others = (name for name in results.ranked.get(key, ()) if not {CODE, WEIGHTS} & {*parse(name).knobs})
         for candidate in (*first, *others):
             choice = parse(candidate)
             try:
@@ -169,11 +169,11 @@ def choices(known: TuningResults, graph: Graph, target: Target, model_hash: str)
             except UsageError as refused:
                 gone.setdefault(candidate, refused.what)
                 continue
-            found[node.name] = choice
+            selected[node.name] = choice
             break
     for candidate, why in gone.items():
         log.warning("tuned schedule %s is skipped: %s", candidate, why)
-    return found
+    return selected
 
 
 def parse(candidate: str) -> Choice:

@@ -53,11 +53,11 @@ class Library:
     @functools.cached_property
     def _sources(self) -> dict[str, str]:
         """The text of each source, by the file's name; those of floats are left out."""
-        found = {}
+        sources = {}
         for path in sorted((self.folder / "Source").rglob("*.c")):
             if not re.search(r"_(f16|f32|flt)\.c$", path.name):
-                found[path.name] = path.read_text("utf-8", "replace")
-        return found
+                sources[path.name] = path.read_text("utf-8", "replace")
+        return sources
 
     @functools.cached_property
     def _where(self) -> dict[str, str]:
@@ -76,21 +76,21 @@ class Library:
         Raises:
             BackendError: it has no such function.
         """
-        taken: dict[str, str] = {}
+        sources: dict[str, str] = {}
         waiting = [*functions]
         for name in waiting:
             if name not in self._where:
                 raise self._missing(name)
         while waiting:
             file = self._where[waiting.pop()]
-            if file in taken:
+            if file in sources:
                 continue
-            taken[file] = text = self._sources[file]
+            sources[file] = text = self._sources[file]
             waiting += [name for name in {*re.findall(r"\b\w+\b", text)} if name in self._where]
-        headers = self._headers(taken.values())
-        made = {f"{FOLDER}/{name}": f"{_QUIET}\n{text}" for name, text in taken.items()}
-        made |= {f"{FOLDER}/{name}": _with_paths(name, text) for name, text in headers.items()}
-        return {name: text.encode() for name, text in sorted(made.items())}
+        headers = self._headers(sources.values())
+        files = {f"{FOLDER}/{name}": f"{_QUIET}\n{text}" for name, text in sources.items()}
+        files |= {f"{FOLDER}/{name}": _with_paths(name, text) for name, text in headers.items()}
+        return {name: text.encode() for name, text in sorted(files.items())}
 
     def lacks(self, function: str) -> str:
         """Return why a function can't be used; "": it can."""
@@ -113,31 +113,31 @@ class Library:
 
     def _headers(self, texts: Iterable[str]) -> dict[str, str]:
         """Return the headers that texts include, and those that these include, by path below Include."""
-        found: dict[str, str] = {}
+        headers: dict[str, str] = {}
         waiting = [_HEADER, *(name for text in texts for _, name, _ in _INCLUDE.findall(text))]
         while waiting:
             name = waiting.pop()
             path = self.folder / "Include" / name
-            if name in found or not path.is_file():
+            if name in headers or not path.is_file():
                 continue
-            found[name] = path.read_text("utf-8", "replace")
-            waiting += [one for _, one, _ in _INCLUDE.findall(found[name])]
-        return found
+            headers[name] = path.read_text("utf-8", "replace")
+            waiting += [included for _, included, _ in _INCLUDE.findall(headers[name])]
+        return headers
 
     @functools.cached_property
     def _buffers(self) -> ctypes.CDLL:
         """The functions that return buffer sizes, built for this machine to be called at compile time."""
         compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
         if compiler is None:
-            what = "CMSIS-NN's buffer sizes are computed with a C compiler on this machine, and none was found"
-            raise BackendError(what, hint="install gcc or clang")
-        found = sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
-        sources = [path for path in found if re.search(r"_s(8|16)\.c$", path.name)]
+            message = "CMSIS-NN's buffer sizes are computed with a C compiler on this machine, and none was found"
+            raise BackendError(message, hint="install gcc or clang")
+        paths = sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
+        sources = [path for path in paths if re.search(r"_s(8|16)\.c$", path.name)]
         with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
-            made = Path(folder) / "buffers.so"
-            argv = [compiler, "-shared", "-fPIC", "-w", "-O0", f"-I{self.folder / 'Include'}", "-o", str(made)]
+            library = Path(folder) / "buffers.so"
+            argv = [compiler, "-shared", "-fPIC", "-w", "-O0", f"-I{self.folder / 'Include'}", "-o", str(library)]
             proc.run([*argv, *map(str, sources)], what="CMSIS-NN's buffer sizes", timeout_s=120, error=BackendError)
-            return ctypes.CDLL(str(made))
+            return ctypes.CDLL(str(library))
 
     def result_of(self, function: str, *arguments: Sequence[int] | int) -> int:
         """Return the result of `<function>`; a sequence is a struct of int32_t, passed by address."""
@@ -147,8 +147,8 @@ class Library:
             raise self._missing(function) from None
         call.restype = ctypes.c_int32
         passed = [
-            ctypes.c_int32(one) if isinstance(one, int) else ctypes.byref((ctypes.c_int32 * len(one))(*one))
-            for one in arguments
+            ctypes.c_int32(arg) if isinstance(arg, int) else ctypes.byref((ctypes.c_int32 * len(arg))(*arg))
+            for arg in arguments
         ]
         return int(call(*passed))
 
@@ -157,7 +157,7 @@ def _with_paths(name: str, text: str) -> str:
     """Let a header in a folder of its own find the others above it."""
     if "/" not in name:
         return text
-    return _INCLUDE.sub(lambda found: f"{found[1]}../{found[2]}{found[3]}", text)
+    return _INCLUDE.sub(lambda match: f"{match[1]}../{match[2]}{match[3]}", text)
 
 
 def find_library(path: str) -> Library:
@@ -245,10 +245,9 @@ class Call(CallBuilder):
 
     def result(self, operand: Operand, name: str) -> str:
         """Return a result's name in C; one that nothing outside reads gets a name of its own."""
-        found = self.names.get(operand.value)
-        return found or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
+        return self.names.get(operand.value) or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
 
-    def kept(self, old: Operand, new: Operand, name: str) -> str:
+    def copied_state(self, old: Operand, new: Operand, name: str) -> str:
         """Copy a state to its new place, where the function updates it; return its name in C."""
         place = self.result(new, name)
         self.lines.append(f"memmove({place}, {self.names[old.value]}, {old.type.bytes});")
@@ -259,11 +258,11 @@ class Call(CallBuilder):
         """Whether CMSIS-NN uses its Helium loops on the core, with or without floats."""
         return "mve" in self.region.context.target.features
 
-    def per_channel(self, scales: Sequence[float], what: str) -> list[str]:
+    def per_channel(self, scales: Sequence[float], item: str) -> list[str]:
         """Add the multipliers and shifts of scales, and return the lines of the struct that has them."""
         multipliers, shifts = zip(*map(fixed_multiplier, scales), strict=True)
-        self.constant("multipliers", np.asarray(multipliers, np.int32), f"one {what}, 31 bits behind the point")
-        self.constant("shifts", np.asarray(shifts, np.int32), f"one {what}, to the left")
+        self.constant("multipliers", np.asarray(multipliers, np.int32), f"one {item}, 31 bits behind the point")
+        self.constant("shifts", np.asarray(shifts, np.int32), f"one {item}, to the left")
         return [
             "const cmsis_nn_per_channel_quant_params by = {",
             "    (int32_t *)(uintptr_t)multipliers, (int32_t *)(uintptr_t)shifts",
@@ -277,7 +276,7 @@ class Call(CallBuilder):
         """
         name = f"{self.function}_get_buffer_size"
         names = [f"{name}_mve"] if self.has_helium else [name, f"{name}_dsp"]
-        return max(self.library.result_of(one, *arguments) for one in names)
+        return max(self.library.result_of(function, *arguments) for function in names)
 
     def buffer(self, size: int) -> None:
         """Add the context struct with the working memory."""
@@ -303,13 +302,13 @@ def dims(**named: Dims) -> list[str]:
 
 def struct(declared: str, fields: Mapping[str, Field]) -> list[str]:
     """Return the lines of a constant struct; a pair is a struct in it."""
-    texts = {name: f"{{{listed(one)}}}" if isinstance(one, tuple) else str(one) for name, one in fields.items()}
+    texts = {name: f"{{{listed(value)}}}" if isinstance(value, tuple) else str(value) for name, value in fields.items()}
     return [f"const {declared} = {{", *(f"    .{name} = {text}," for name, text in texts.items()), "};"]
 
 
 def flat(fields: Mapping[str, Field]) -> list[int]:
     """Return the numbers in a struct, in order."""
-    return [number for one in fields.values() for number in (one if isinstance(one, tuple) else (one,))]
+    return [number for value in fields.values() for number in (value if isinstance(value, tuple) else (value,))]
 
 
 def listed(numbers: Sequence[int]) -> str:
@@ -432,14 +431,14 @@ def _dense(call: Call, operation: Operation) -> None:
 
 def _batched(call: Call, operation: Operation) -> None:
     """Of two variables: arm_batch_matmul_s8, which reads the second transposed."""
-    one, other, output = operation.operand(0), operation.operand(1), operation.output
-    *batch, rows, columns = one.shape
-    count, parts = other.shape[-1], math.prod(batch)
+    x, y, output = operation.operand(0), operation.operand(1), operation.output
+    *batch, rows, columns = x.shape
+    count, parts = y.shape[-1], math.prod(batch)
     low, high = limits(operation)
-    offsets = -one.zero_point, -other.zero_point, output.zero_point
+    offsets = -x.zero_point, -y.zero_point, output.zero_point
     sums = -(-4 * count // 16) * 16 if call.has_helium else 0
     left: Dims = (1, parts, rows, columns)
-    source = "input1" if one.value != other.value else "input0"
+    source = "input1" if x.value != y.value else "input0"
     call.buffer(sums)
     call.lines += [
         "const cmsis_nn_bmm_params params = {",
@@ -458,7 +457,7 @@ def _batched(call: Call, operation: Operation) -> None:
         "}",
         "arm_batch_matmul_s8(&context, &params, &by, &left_dims, input0, &right_dims, turned, &output_dims, output0);",
     ]
-    call.scratch_bytes = sums + other.type.count
+    call.scratch_bytes = sums + y.type.count
 
 
 _SHIFTS = {False: 20, True: 15}
@@ -487,28 +486,28 @@ def softmax(call: Call, operation: Operation) -> None:
 
 def add(call: Call, operation: Operation) -> None:
     """Add of two tensors of one shape: arm_elementwise_add_s8, arm_elementwise_add_s16."""
-    one, other, output = operation.operand(0), operation.operand(1), operation.output
+    x, y, output = operation.operand(0), operation.operand(1), operation.output
     wide = is_wide(operation)
-    scales = one.scales[0], other.scales[0]
+    scales = x.scales[0], y.scales[0]
     unit = 2 * max(scales)
     numbers: list[int] = []
-    for operand, scale in zip((one, other), scales, strict=True):
+    for operand, scale in zip((x, y), scales, strict=True):
         numbers += [-operand.zero_point, *fixed_multiplier(scale / unit)]
-    left = _SHIFTS[wide]
-    result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(output.scales[0])))
+    shift = _SHIFTS[wide]
+    result = fixed_multiplier(unit / float(np.float32(1 << shift) * np.float32(output.scales[0])))
     behind = [output.zero_point, *result, *limits(operation), output.type.count]
     call.lines += [
-        f"{call.function}({_operands(operation)}, {listed(numbers)}, {left},",
+        f"{call.function}({_operands(operation)}, {listed(numbers)}, {shift},",
         f"    output0, {listed(behind)});",
     ]
 
 
 def multiply(call: Call, operation: Operation) -> None:
     """Mul of two tensors of one shape: arm_elementwise_mul_s8, arm_elementwise_mul_s16."""
-    one, other, output = operation.operand(0), operation.operand(1), operation.output
-    factor = np.float32(one.scales[0]) * np.float32(other.scales[0])
+    x, y, output = operation.operand(0), operation.operand(1), operation.output
+    factor = np.float32(x.scales[0]) * np.float32(y.scales[0])
     by = fixed_multiplier(float(factor / np.float32(output.scales[0])))
-    offsets = [-one.zero_point, -other.zero_point]
+    offsets = [-x.zero_point, -y.zero_point]
     behind = [output.zero_point, *by, *limits(operation), output.type.count]
     call.lines.append(f"{call.function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});")
 
@@ -527,9 +526,9 @@ def lstm(call: Call, operation: Operation) -> None:
     *rows, new_hidden, new_cell = operation.outputs
     images, width = hidden.shape
     temporary = [call.take(2 * images * width) for _ in range(2)]
-    states = [call.kept(cell, new_cell, "cell"), call.kept(hidden, new_hidden, "hidden")]
+    states = [call.copied_state(cell, new_cell, "cell"), call.copied_state(hidden, new_hidden, "hidden")]
     # with one step, only the state is read
-    made = call.result(rows[0], "rows") if rows else call.array("rows", "int8_t", images * width)
+    rows_name = call.result(rows[0], "rows") if rows else call.array("rows", "int8_t", images * width)
     gates = []
     for number, gate in enumerate(("input", "forget", "cell", "output")):
         weights, recurrent, bias = (operation.operand(3 + 3 * number + part) for part in range(3))
@@ -549,7 +548,7 @@ def lstm(call: Call, operation: Operation) -> None:
         *gates,
         params[-1],
         f"cmsis_nn_lstm_context buffers = {{{', '.join((*temporary, *states))}}};",
-        f"arm_lstm_unidirectional_s8({call.names[x.value]}, {made}, &params, &buffers);",
+        f"arm_lstm_unidirectional_s8({call.names[x.value]}, {rows_name}, &params, &buffers);",
     ]
 
 
@@ -584,9 +583,9 @@ def svdf(call: Call, operation: Operation) -> None:
     result, last = operation.outputs
     (images, numbers), (filters, steps) = x.shape, time.shape
     units, wide = filters // attrs.rank, state.dtype.label == "int16"
-    single = [np.float32(one.scales[0]) for one in (x, features, state, time, result)]
+    single = [np.float32(operand.scales[0]) for operand in (x, features, state, time, result)]
     sums, totals = call.take(4 * images * filters), call.take(4 * images * units)
-    kept, made = call.kept(state, last, "kept"), call.result(result, "made")
+    new_state, output = call.copied_state(state, last, "kept"), call.result(result, "made")
     bias = operation.inputs[4] if len(operation.inputs) > 4 else None
     call.constant("features", features.elements, "filter, number")
     call.constant("time", time.elements, "filter, call")
@@ -619,7 +618,7 @@ def svdf(call: Call, operation: Operation) -> None:
             output_dims=(images, units, 1, 1),
         ),
         f"{call.function}({contexts}, &params, &before, &behind, &input_dims, {call.names[x.value]}, &state_dims,",
-        f"    {kept}, &feature_dims, features, &time_dims, time, &bias_dims, bias, &output_dims, {made});",
+        f"    {new_state}, &feature_dims, features, &time_dims, time, &bias_dims, bias, &output_dims, {output});",
     ]
 
 
@@ -630,8 +629,8 @@ def _by(name: str, scale: float) -> list[str]:
 
 def _offsets(weights: Operand, x: Operand) -> Array:
     """Return the sum of each row of weights, times the offset of their inputs."""
-    found: Array = (-x.zero_point * weights.elements.astype(np.int64).sum(1)).astype(np.int32)
-    return found
+    offsets: Array = (-x.zero_point * weights.elements.astype(np.int64).sum(1)).astype(np.int32)
+    return offsets
 
 
 def _gate_multiplier(weights: Operand, x: Operand) -> tuple[int, int]:

@@ -45,9 +45,9 @@ def limits(operation: Operation) -> tuple[int, int]:
 def scales_of(operation: Operation, channels: int) -> list[float]:
     """Return the scale of each channel's sums over the result's."""
     scales = operation.operand(1).scales
-    own = scales if len(scales) > 1 else scales * channels
+    channel_scales = scales if len(scales) > 1 else scales * channels
     x, output = operation.operand(0).scales[0], operation.output.scales[0]
-    return [x * one / output for one in own]
+    return [x * scale / output for scale in channel_scales]
 
 
 def product_scales(operation: Operation) -> list[float]:
@@ -173,7 +173,7 @@ def _product_differs(operation: Operation) -> bool:
     """Whether LiteRT has another result for some sum of a matrix product."""
     wide, scales, bounds = is_wide(operation), product_scales(operation), _bounds(operation)
     x, weights, output = operation.operand(0), operation.operand(1), operation.output
-    real = [x.scales[0] * one / output.scales[0] for one in weights.scales]
+    real = [x.scales[0] * scale / output.scales[0] for scale in weights.scales]
     if len(scales) == 1:
         bounds = bounds.max(keepdims=True)
     pairs = zip(scales, real, map(int, bounds), strict=True)
@@ -198,12 +198,12 @@ def _bounds(operation: Operation) -> Array:
     rows = data.reshape(len(data), -1) if operation.kind == CONV else quantized.rows_of(operation)
     low, high = x.dtype.limits
     far = max(abs(low - x.zero_point), abs(high - x.zero_point))
-    found: Array = abs(rows.astype(np.int64)).sum(1) * far + abs(quantized.bias_of(operation, len(rows)).astype(int))
-    return found
+    bounds: Array = abs(rows.astype(np.int64)).sum(1) * far + abs(quantized.bias_of(operation, len(rows)).astype(int))
+    return bounds
 
 
 def _are_powers(operation: Operation) -> bool:
-    scales = [one.scales[0] for one in (operation.operand(0), operation.operand(1), operation.output)]
+    scales = [operand.scales[0] for operand in (operation.operand(0), operation.operand(1), operation.output)]
     exponents = np.log2(scales)
     return bool((abs(exponents - np.round(exponents)) < 1e-3).all())
 
@@ -224,13 +224,13 @@ def _product(operation: Operation) -> str:
 
 
 def _product_of_variables(operation: Operation) -> str:
-    one, other = operation.operand(0), operation.operand(1)
-    if one.is_constant or operation.kind != "MatMul" or operation.activation is not None or len(operation.inputs) > 2:
+    x, y = operation.operand(0), operation.operand(1)
+    if x.is_constant or operation.kind != "MatMul" or operation.activation is not None or len(operation.inputs) > 2:
         return "its second operand is not constant"
-    if one.dtype.label != "int8" or other.dtype.label != "int8":
+    if x.dtype.label != "int8" or y.dtype.label != "int8":
         return "two variable operands must be int8"
-    is_like = len(one.shape) == len(other.shape) >= 2 and one.shape[:-2] == other.shape[:-2]
-    return "" if is_like else f"its operands are {list(one.shape)} and {list(other.shape)}"
+    is_like = len(x.shape) == len(y.shape) >= 2 and x.shape[:-2] == y.shape[:-2]
+    return "" if is_like else f"its operands are {list(x.shape)} and {list(y.shape)}"
 
 
 def _unit_grid(operation: Operation) -> str:
@@ -241,7 +241,7 @@ def _unit_grid(operation: Operation) -> str:
 
 
 def _around_zero(operation: Operation) -> str:
-    off = next((one for one in (*operation.variables, *operation.outputs) if one.zero_point), None)
+    off = next((operand for operand in (*operation.variables, *operation.outputs) if operand.zero_point), None)
     return "" if off is None else f"{off.tensor} has a zero point of {off.zero_point}; expected 0 for int16"
 
 
@@ -259,20 +259,20 @@ def _sums_fit(operation: Operation) -> str:
 
 
 def _lstm(operation: Operation) -> str:
-    operands = [one for one in operation.inputs if one is not None]
-    if len(operands) < len(operation.inputs) or not all(one.is_constant for one in operands[3:]):
+    operands = [operand for operand in operation.inputs if operand is not None]
+    if len(operands) < len(operation.inputs) or not all(operand.is_constant for operand in operands[3:]):
         return "a gate's weights or bias are missing or not constant"
-    scaled = (*operands[:3], *(one for one in operands[3:] if one.dtype is DType.INT8))
-    return "" if all(one.is_per_tensor for one in scaled) else "an operand is not quantized with one scale"
+    scaled = (*operands[:3], *(operand for operand in operands[3:] if operand.dtype is DType.INT8))
+    return "" if all(operand.is_per_tensor for operand in scaled) else "an operand is not quantized with one scale"
 
 
 def _svdf(operation: Operation) -> str:
-    operands = [one for one in operation.inputs if one is not None]
-    if not all(one.is_constant for one in operands[2:]):
+    operands = [operand for operand in operation.inputs if operand is not None]
+    if not all(operand.is_constant for operand in operands[2:]):
         return "its weights are not constant"
-    if not all(one.is_per_tensor for one in (*operands[:4], operation.output)):
+    if not all(operand.is_per_tensor for operand in (*operands[:4], operation.output)):
         return "an operand is not quantized with one scale"
-    off = next((one for one in operands[1:4] if one.zero_point), None)
+    off = next((operand for operand in operands[1:4] if operand.zero_point), None)
     if off is not None:
         return f"{off.tensor} has a zero point of {off.zero_point}; expected 0"
     time, state = operation.operand(3).dtype.label, operation.operand(1).dtype.label

@@ -122,8 +122,8 @@ class Model:
             kind = getattr(tflite.BuiltinOptions, table)
             more = {"BuiltinOptionsType": kind, "BuiltinOptions": self.table(table, **(options or {}))}
         index = self.codes.setdefault((code, version), len(self.codes))
-        read, made = self.numbers(inputs), self.numbers(outputs)
-        self.operators.append(self.table("Operator", OpcodeIndex=index, Inputs=read, Outputs=made, **more))
+        ins, outs = self.numbers(inputs), self.numbers(outputs)
+        self.operators.append(self.table("Operator", OpcodeIndex=index, Inputs=ins, Outputs=outs, **more))
 
     def finish(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
         """Return the file; inputs and outputs are numbers of tensors."""
@@ -132,10 +132,10 @@ class Model:
             number = getattr(tflite.BuiltinOperator, code)
             fields = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": version}
             codes.append(self.table("OperatorCode", **fields))
-        title, read, made = self.builder.CreateString(name), self.numbers(inputs), self.numbers(outputs)
+        title, ins, outs = self.builder.CreateString(name), self.numbers(inputs), self.numbers(outputs)
         tensors, operators = self.offsets(self.tensors), self.offsets(self.operators)
-        graph = self.table("SubGraph", Tensors=tensors, Inputs=read, Outputs=made, Operators=operators, Name=title)
-        lists = [self.offsets(one) for one in (codes, [graph], self.buffers)]
+        graph = self.table("SubGraph", Tensors=tensors, Inputs=ins, Outputs=outs, Operators=operators, Name=title)
+        lists = [self.offsets(items) for items in (codes, [graph], self.buffers)]
         fields = dict(zip(("OperatorCodes", "Subgraphs", "Buffers"), lists, strict=True))
         self.builder.Finish(self.table("Model", Version=_VERSION, **fields), b"TFL3")
         return bytes(self.builder.Output())
@@ -192,7 +192,7 @@ class _Writer(Model):
     def __init__(self, region: Region) -> None:
         super().__init__()
         self.region = region
-        self.known: dict[str, int] = {}  # the numbers of the variable tensors, by value
+        self.variables: dict[str, int] = {}  # the numbers of the variable tensors, by value
 
     def model(self) -> bytes:
         region = self.region
@@ -202,13 +202,13 @@ class _Writer(Model):
             for operand in operation.variables:
                 self.variable(operand)
             WRITERS[operation.kind](self, operation)
-        inputs, outputs = ([self.known[one.value] for one in side] for side in (region.inputs, region.outputs))
+        inputs, outputs = ([self.variables[x.value] for x in side] for side in (region.inputs, region.outputs))
         return self.finish(region.name, inputs, outputs)
 
     def variable(self, operand: Operand) -> int:
-        if operand.value not in self.known:
-            self.known[operand.value] = self.tensor(operand.tensor, operand.shape, operand.dtype, operand.quant)
-        return self.known[operand.value]
+        if operand.value not in self.variables:
+            self.variables[operand.value] = self.tensor(operand.tensor, operand.shape, operand.dtype, operand.quant)
+        return self.variables[operand.value]
 
     def constant(self, operand: Operand, data: Array, axis: int) -> int:
         """Add a constant whose elements were moved; `axis`: the axis of its scales now."""
@@ -229,14 +229,14 @@ class _Writer(Model):
         table: str = "",
         options: Mapping[str, int | float] | None = None,
     ) -> None:
-        self.operator(code, version, inputs, [self.variable(one) for one in operation.outputs], table, options)
+        self.operator(code, version, inputs, [self.variable(operand) for operand in operation.outputs], table, options)
 
     def bias(self, operation: Operation, weights: Operand, count: int) -> int:
-        given = operation.inputs[2] if len(operation.inputs) > 2 else None
+        bias = operation.inputs[2] if len(operation.inputs) > 2 else None
         x_scale = np.float32(operation.operand(0).scales[0])
-        scales = tuple(float(x_scale * np.float32(one)) for one in weights.scales)
+        scales = tuple(float(x_scale * np.float32(scale)) for scale in weights.scales)
         quant = Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
-        name = f"{operation.output.tensor}/bias" if given is None else given.tensor
+        name = f"{operation.output.tensor}/bias" if bias is None else bias.tensor
         return self.tensor(name, (count,), DType.INT32, quant, bias_of(operation, count))
 
 
@@ -311,8 +311,8 @@ def _pool(writer: _Writer, operation: Operation) -> None:
 def _pair(code: str, table: str) -> Callable[[_Writer, Operation], None]:
     def write(writer: _Writer, operation: Operation) -> None:
         inputs = tuple(
-            writer.constant(one, one.data, 0) if one.data is not None else writer.variable(one)
-            for one in (operation.operand(0), operation.operand(1))
+            writer.constant(operand, operand.data, 0) if operand.data is not None else writer.variable(operand)
+            for operand in (operation.operand(0), operation.operand(1))
         )
         writer.call(code, 2, operation, inputs, table, _fused(operation))
 
@@ -333,14 +333,14 @@ def _reshape(writer: _Writer, operation: Operation) -> None:
 def _concatenation(writer: _Writer, operation: Operation) -> None:
     attrs = AlongAxis.of(operation)
     options = {"Axis": attrs.axis % len(operation.output.shape), **_fused(operation)}
-    inputs = tuple(writer.variable(one) for one in operation.variables)
+    inputs = tuple(writer.variable(operand) for operand in operation.variables)
     writer.call("CONCATENATION", 2, operation, inputs, "ConcatenationOptions", options)
 
 
 def _pad(writer: _Writer, operation: Operation) -> None:
     attrs, x = Pad.of(operation), operation.operand(0)
     behind = [
-        size - one - before for size, one, before in zip(operation.output.shape, x.shape, attrs.before, strict=True)
+        out - size - before for out, size, before in zip(operation.output.shape, x.shape, attrs.before, strict=True)
     ]
     pads = writer.constant_numbers(f"{operation.output.tensor}/pads", np.asarray([attrs.before, behind]).T)
     writer.call("PAD", 2, operation, (writer.variable(x), pads), "PadOptions")
@@ -399,12 +399,12 @@ def _named_padding(operation: Operation) -> str:
 
 
 def _one_grid(operation: Operation) -> str:
-    is_one = all(one.quant == operation.output.quant for one in operation.variables)
-    return "" if is_one else "its input and output are quantized differently"
+    is_same = all(operand.quant == operation.output.quant for operand in operation.variables)
+    return "" if is_same else "its input and output are quantized differently"
 
 
 def _constant_pair(operation: Operation) -> str:
-    constant = any(one is not None and one.is_constant and not one.is_per_tensor for one in operation.inputs)
+    constant = any(x is not None and x.is_constant and not x.is_per_tensor for x in operation.inputs)
     return "a constant is not quantized" if constant else ""
 
 
@@ -478,7 +478,7 @@ class EthosU(Backend):
 
     def claims(self, region: Region) -> str:
         """Refuse a region that adds operations to one that Vela has compiled already."""
-        is_alone = len(region.operations) == 1 or all(one.kind != COMPILED for one in region.operations)
+        is_alone = len(region.operations) == 1 or all(operation.kind != COMPILED for operation in region.operations)
         return "" if is_alone else "Vela has compiled a part of it"
 
     def compile(self, region: Region, folder: Path) -> Product:
@@ -487,13 +487,13 @@ class EthosU(Backend):
             return product_of(region, precompiled(region.operations[0]), self._driver())
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
-        names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
+        names = [f"{op.kind} {', '.join(op.origins) or op.name}" for op in region.operations]
         try:
-            made = vela.compiled(path, self._vela_options(), names)
+            result = vela.compiled(path, self._vela_options(), names)
         except OperationsRefused as failed:
-            reasons = {one.name: why for one in region.operations if (why := _why(one, failed.reasons))}
+            reasons = {op.name: why for op in region.operations if (why := _why(op, failed.reasons))}
             raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
-        return product_of(region, made, self._driver())
+        return product_of(region, result, self._driver())
 
     def _vela_options(self) -> list[str]:
         names = {"config": "accelerator-config", "system": "system-config", "memory": "memory-mode"}
@@ -513,7 +513,7 @@ class EthosU(Backend):
 
 def _why(operation: Operation, reasons: Mapping[str, str]) -> str:
     """Return why Vela refuses an operation, or the padding before it; "": it does not."""
-    tensors = [*(one.tensor for one in operation.outputs), *(padded_name(one) for one in operation.variables)]
+    tensors = [*(x.tensor for x in operation.outputs), *(padded_name(x) for x in operation.variables)]
     return next((reasons[name] for name in tensors if name in reasons), "")
 
 
@@ -576,7 +576,7 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
 """
 
 
-def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> Product:
+def product_of(region: Region, result: Compiled, driver: Mapping[str, bytes]) -> Product:
     """Return the product for a region that Vela compiled; `driver`: the driver's files, if they are copied.
 
     The memories lie in the arena one after the other; the region's tensors are copied there and back.
@@ -584,35 +584,35 @@ def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> P
     Raises:
         BackendError: Vela's tensors do not match the region's.
     """
-    tensors, places_of = (*region.inputs, *region.outputs), (*made.inputs, *made.outputs)
-    sizes = [one.type.bytes for one in tensors]
-    if len(made.inputs) != len(region.inputs) or sizes != [one.bytes for one in places_of]:
-        what = f"the inputs and outputs in Vela's output do not match {region.name}"
-        raise BackendError(what, details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"])
+    tensors, places_of = (*region.inputs, *region.outputs), (*result.inputs, *result.outputs)
+    sizes, found = [tensor.type.bytes for tensor in tensors], [place.bytes for place in places_of]
+    if len(result.inputs) != len(region.inputs) or sizes != found:
+        message = f"the inputs and outputs in Vela's output do not match {region.name}"
+        raise BackendError(message, details=[f"expected bytes: {sizes}", f"found: {found}"])
     call = CallBuilder(region, _ALIGNMENT)
     starts = {
         base: call.reserve(-(-size // _ALIGNMENT) * _ALIGNMENT) if size else 0
-        for base, size in enumerate(made.bases)
-        if base != made.constant_base and base not in made.same
+        for base, size in enumerate(result.bases)
+        if base != result.constant_base and base not in result.same
     }
-    constants = "(uintptr_t)constants" if made.constants.size else "(uintptr_t)commands"  # nothing is read there
+    constants = "(uintptr_t)constants" if result.constants.size else "(uintptr_t)commands"  # nothing is read there
     places = [
-        constants if base == made.constant_base else f"(uintptr_t)(scratch + {starts[made.same.get(base, base)]})"
-        for base in range(len(made.bases))
+        constants if base == result.constant_base else f"(uintptr_t)(scratch + {starts[result.same.get(base, base)]})"
+        for base in range(len(result.bases))
     ]  # fmt: skip
     call.lines += [
         f"uint64_t addresses[{len(places)}] = {{{', '.join(places)}}};",
-        f"static const size_t sizes[{len(places)}] = {{{', '.join(map(str, made.bases))}}};",
+        f"static const size_t sizes[{len(places)}] = {{{', '.join(map(str, result.bases))}}};",
         *(
             f"memcpy(scratch + {starts[place.base] + place.offset}, input{number}, {place.bytes});"
-            for number, place in enumerate(made.inputs)
+            for number, place in enumerate(result.inputs)
         ),
-        f"const int32_t status = mt_ethos_u_run(commands, {made.commands.size}, addresses, sizes, {len(places)});",
+        f"const int32_t status = mt_ethos_u_run(commands, {result.commands.size}, addresses, sizes, {len(places)});",
         "if (status != 0)",
         "    return status;",
         *(
             f"memcpy(output{number}, scratch + {starts[place.base] + place.offset}, {place.bytes});"
-            for number, place in enumerate(made.outputs)
+            for number, place in enumerate(result.outputs)
         ),
         "return 0;",
     ]
@@ -620,9 +620,9 @@ def product_of(region: Region, made: Compiled, driver: Mapping[str, bytes]) -> P
     call.files |= {f"{FOLDER}/mt_ethos_u.h": _HEADER.encode(), f"{FOLDER}/mt_ethos_u.c": _SOURCE.encode(), **driver}
     aligned = f"aligned to {_ALIGNMENT} bytes"
     layout = f"{aligned}: the driver's actions and the NPU's command stream, as Vela made them"
-    call.constant("commands", made.commands, layout)
-    if made.constants.size:
-        call.constant("constants", made.constants, f"{aligned}: weights, scales and tables, as Vela encoded them")
+    call.constant("commands", result.commands, layout)
+    if result.constants.size:
+        call.constant("constants", result.constants, f"{aligned}: weights, scales and tables, as Vela encoded them")
     # Without the NPU's cycles, these would be a small part of the time but look like all of it.
-    cost = _SETUP + sum(place.bytes for place in places_of) / 4 if made.cycles else 0.0
-    return call.product(cost=cost, cycles=made.cycles, can_fail=True)
+    cost = _SETUP + sum(place.bytes for place in places_of) / 4 if result.cycles else 0.0
+    return call.product(cost=cost, cycles=result.cycles, can_fail=True)

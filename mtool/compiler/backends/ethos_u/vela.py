@@ -80,29 +80,29 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
     argv = [sys.executable, "-P", "-m", "ethosu.vela", str(model), "--output-dir", str(folder)]
     argv += ["--output-format", "raw", "--show-cpu-operations", *options]
     done = proc.run(argv, what="Vela", timeout_s=TIMEOUT_S, cwd=model.parent, error=BackendError, check=False)
-    found = folder / f"{model.stem}_vela.npz"
-    if done.returncode or not found.is_file() or _ON_THE_CPU.search(done.output):
+    path = folder / f"{model.stem}_vela.npz"
+    if done.returncode or not path.is_file() or _ON_THE_CPU.search(done.output):
         raise _refused(model.stem, done.output, names)
     try:
-        return _read(found, _cycles(folder, model.stem))
+        return _read(path, _cycles(folder, model.stem))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as failed:
         raise BackendError("Vela's output can't be read", details=[str(failed)]) from failed
 
 
 def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
     """Return the error for a model that Vela does not compile for the NPU only."""
-    found = [
+    refusals = [
         (kind, tensor, " ".join(why.split()).removeprefix("Reason: ").removeprefix("- "))
         for kind, tensor, why in _REASON.findall(output)
     ]
-    reasons = [f"{kind} of {tensor}: {why}" for kind, tensor, why in found]
+    reasons = [f"{kind} of {tensor}: {why}" for kind, tensor, why in refusals]
     last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it says nothing")
     listed = [*names[:5], *([f"and {len(names) - 5} more"] if len(names) > 5 else [])]
     hint = "skip=TENSOR leaves the operator that computes TENSOR to C, --backend-fallback all of them"
     details = [*(reasons[:10] or [last]), f"the region has {', '.join(listed)}"]
     if not reasons:
         return BackendError(f"Vela does not compile {model}", details=details, hint=hint)
-    why = {tensor: f"Vela leaves it to the CPU: {reason}" for _, tensor, reason in found}
+    why = {tensor: f"Vela leaves it to the CPU: {reason}" for _, tensor, reason in refusals}
     return OperationsRefused(f"Vela leaves operators of {model} to the CPU", why, details=details, hint=hint)
 
 
@@ -162,9 +162,9 @@ def precompiled(operation: Operation) -> Compiled:
     commands, constants = (np.asarray(operation.operand(number).data, np.uint8) for number in (0, 1))
     if commands[:4].tobytes() != _MAGIC or commands.size % 4:
         expected = f"expected a multiple of 4 bytes that begins with {_MAGIC!r}"
-        what = f"the command stream of {operation.name} is not for the Ethos-U core driver"
+        message = f"the command stream of {operation.name} is not for the Ethos-U core driver"
         details = [expected, f"found {commands[:4].tobytes()!r}"]
-        raise BackendError(what, details=details, hint="use the original model, not Vela's output")
+        raise BackendError(message, details=details, hint="use the original model, not Vela's output")
     return Compiled(
         commands=commands,
         constants=constants,
@@ -178,4 +178,4 @@ def precompiled(operation: Operation) -> Compiled:
 
 
 def _places_of(offsets: Sequence[int], operands: Sequence[Operand]) -> tuple[Place, ...]:
-    return tuple(Place(_SCRATCH, offset, one.type.bytes) for offset, one in zip(offsets, operands, strict=True))
+    return tuple(Place(_SCRATCH, offset, operand.type.bytes) for offset, operand in zip(offsets, operands, strict=True))

@@ -55,17 +55,17 @@ class Call(CallBuilder):
             ("input", region.inputs, self.sides[0], self.prepare, "half_{0}[i] = mt_f16_store({0}[i]);"),
             ("output", region.outputs, self.sides[1], self.finish, "{0}[i] = mt_f16_load(half_{0}[i]);"),
         ):
-            made, loops, names = [], [], []
+            declarations, loops, names = [], [], []
             for number, (operand, other) in enumerate(zip(operands, theirs, strict=True)):
                 name = f"{side}{number}"
                 names.append(f"half_{name}" if operand.dtype is not other.dtype else name)
                 if operand.dtype is not other.dtype:
                     place = self.reserve(other.type.bytes)
-                    made.append(f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});")
+                    declarations.append(f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});")
                     loops.append(f"for (int32_t i = 0; i < {operand.type.count}; ++i)")
                     loops.append(f"    {statement.format(name)}")
-            steps += [*made, *loops]
-            pointers += made
+            steps += [*declarations, *loops]
+            pointers += declarations
             borders.append(", ".join(names))
         self.lines += [
             *pointers,
@@ -87,13 +87,13 @@ def driver_of(path: Path, name: str) -> Driver:
         UsageError: there is no C file, or the file's name is not valid in C and no other is given.
     """
     paths = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
-    files = {one.name: one.read_bytes() for one in paths if one.suffix in _SOURCES and one.is_file()}
-    if not any(one.endswith(".c") for one in files):
+    files = {file.name: file.read_bytes() for file in paths if file.suffix in _SOURCES and file.is_file()}
+    if not any(file.endswith(".c") for file in files):
         raise UsageError(f"driver={path}: there is no C file", hint="give a .c file, or a folder of .c and .h files")
     chosen = name or path.stem
     if not chosen.isidentifier() or not chosen.isascii():
-        what = f"driver={path}: {chosen} is not a valid name in C"
-        raise UsageError(what, hint="name the function: driver_name=NAME")
+        message = f"driver={path}: {chosen} is not a valid name in C"
+        raise UsageError(message, hint="name the function: driver_name=NAME")
     return Driver(chosen, files)
 
 
@@ -119,7 +119,7 @@ def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_
         "region": (region.name,),
     }
     argv = [json.dumps(word, ensure_ascii=False) for word in filled(words, values)]  # C has the same escapes
-    sizes = [", ".join(str(one.type.bytes) for one in side) for side in call.sides]
+    sizes = [", ".join(str(operand.type.bytes) for operand in side) for side in call.sides]
     call.lines += [
         f"static const uint32_t input_bytes[] = {{{sizes[0]}}};",
         f"static const uint32_t output_bytes[] = {{{sizes[1]}}};",
@@ -135,12 +135,12 @@ def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_
 
 def _header(name: str, device: Device) -> bytes:
     guard = f"{name.upper()}_CALL_H"
-    given = "void *resource" if device.resource else "void"
-    declared = "".join(f"\nint32_t {hook}({given});" for hook in dict.fromkeys(device.hooks.values()))
+    parameter = "void *resource" if device.resource else "void"
+    declared = "".join(f"\nint32_t {hook}({parameter});" for hook in dict.fromkeys(device.hooks.values()))
     cares = "".join(
         f"\nvoid {care}(const void *address, size_t bytes);" for care in dict.fromkeys(device.caches.values())
     )
-    more = ",\n" + " " * len(f"int32_t {name}_run(") + given if device.resource else ""
+    more = ",\n" + " " * len(f"int32_t {name}_run(") + parameter if device.resource else ""
     around = f"\n/* Called around its work, as mtool.h says: 0, or a status. */{declared}\n" if declared else ""
     around += f"\n/* Of the core's cache, before and after its work. */{cares}\n" if cares else ""
     return f"""/* The call of the driver, by mtool. */
@@ -181,10 +181,10 @@ class Json(Backend):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        given = self.values.get("device", "")
-        path = Path(given) if given else _DEFAULT
+        file = self.values.get("device", "")
+        path = Path(file) if file else _DEFAULT
         self.device = device.read(path)
-        here = path.resolve().parent if given else None
+        here = path.resolve().parent if file else None
         self.name, self.layout = self.device.name, self.device.layout
         self.mode = self.one_of("mode", MODES, "int8")
         self.run = self.one_of("run", ("driver", "simulator", ""), "")
@@ -199,12 +199,12 @@ class Json(Backend):
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
         roundings = () if context.tolerance else (context.rounding,)
-        own = device.operation_on_device(operation) if self.mode == "float16" else operation
-        return device.refusal(self.device, own, roundings)
+        on_device = device.operation_on_device(operation) if self.mode == "float16" else operation
+        return device.refusal(self.device, on_device, roundings)
 
     def cost(self, region: Region) -> float | None:
         """Return the cost of a region that only moves elements: the copies at its border; None for any other region."""
-        is_moved = all(one.kind in device.MOVES for one in region.operations)
+        is_moved = all(operation.kind in device.MOVES for operation in region.operations)
         return _COPY * region.border_bytes if is_moved else None
 
     def claims(self, region: Region) -> str:
@@ -218,35 +218,35 @@ class Json(Backend):
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the device or of its simulator, with the binary that the external compiler makes."""
         if not self.compiler:
-            what = f"the backend {self.name} has no compiler"
-            raise BackendError(what, hint="give compiler=CMD, or write only its input files: mtool partition")
+            message = f"the backend {self.name} has no compiler"
+            raise BackendError(message, hint="give compiler=CMD, or write only its input files: mtool partition")
         is_simulated = self.run == "simulator" or (
             not self.run and region.context.target.cpu == "host" and bool(self.simulator)
         )
         if not is_simulated and self.driver is None:
-            what = f"the backend {self.name} has no driver for {region.context.board}"
+            message = f"the backend {self.name} has no driver for {region.context.board}"
             details = [] if not self.simulator else ["its simulator runs only on this computer"]
-            raise BackendError(what, details=details, hint="give driver=FILE.c, or a folder")
-        own = self._on_device(region)
-        made = compile_region(self.name, self.compiler, own, folder, mode=self.mode, timeout_s=self.timeout_s)
-        alignment = max(made.alignment, self.device.alignment)
-        scratch_bytes = 0 if is_simulated else max(made.scratch_bytes, self.device.scratch_bytes)
-        of = Call(self.name, region, own, scratch_bytes, 4 if is_simulated else alignment)
-        of.constant("binary", np.frombuffer(made.binary, np.uint8), f"what {self.name}'s compiler made")
-        more: dict[str, Any] = {"alignment": alignment, "cycles": made.cycles, "can_fail": True}
+            raise BackendError(message, details=details, hint="give driver=FILE.c, or a folder")
+        on_device = self._on_device(region)
+        compiled = compile_region(self.name, self.compiler, on_device, folder, mode=self.mode, timeout_s=self.timeout_s)
+        alignment = max(compiled.alignment, self.device.alignment)
+        scratch_bytes = 0 if is_simulated else max(compiled.scratch_bytes, self.device.scratch_bytes)
+        call = Call(self.name, region, on_device, scratch_bytes, 4 if is_simulated else alignment)
+        call.constant("binary", np.frombuffer(compiled.binary, np.uint8), f"what {self.name}'s compiler made")
+        more: dict[str, Any] = {"alignment": alignment, "cycles": compiled.cycles, "can_fail": True}
         if is_simulated:
-            by_simulator(of, self.simulator, len(made.binary), self.timeout_s)
-            return of.product(**more)
+            by_simulator(call, self.simulator, len(compiled.binary), self.timeout_s)
+            return call.product(**more)
         assert self.driver is not None
-        by_driver(of, self.driver, self.device, scratch_bytes)
+        by_driver(call, self.driver, self.device, scratch_bytes)
         uses = {f"input{number}": "reads" for number in range(len(region.inputs))}
         uses |= {f"output{number}": "writes" for number in range(len(region.outputs))}
-        uses |= {"scratch": "both"} if of.scratch_bytes else {}
+        uses |= {"scratch": "both"} if call.scratch_bytes else {}
         if self.memory:
             more["buffers"] = dict.fromkeys(uses, Buffer(self.memory, alignment=alignment, cached=self.device.cached))
         if self.device.caches:
             more |= {"caches": self.device.caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
-        return of.product(hooks=self.device.hooks, resource=self.device.resource, **more)
+        return call.product(hooks=self.device.hooks, resource=self.device.resource, **more)
 
     def _on_device(self, region: Region) -> Region:
         return device.on_device(region) if self.mode == "float16" else region

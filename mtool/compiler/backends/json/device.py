@@ -121,14 +121,14 @@ def read(path: Path) -> Device:
     Raises:
         UsageError: it is missing, is not TOML, or is malformed.
     """
-    tables, what = configuration.read_toml(path, "the device file ")[0], f"the device file {path} is malformed"
-    found = records.read(Device, tables, what, hint="docs/backends-json.md lists its keys", most=8)
-    if found.caches and len(found.caches) != 2:
+    tables, problem = configuration.read_toml(path, "the device file ")[0], f"the device file {path} is malformed"
+    device = records.read(Device, tables, problem, hint="docs/backends-json.md lists its keys", most=8)
+    if device.caches and len(device.caches) != 2:
         raise UsageError(f"the device file {path} must name both clean and invalidate in [caches]")
-    taken = next((one for one in (found.name, found.driver_name) if is_keyword(one)), None)
-    if taken is not None:
-        raise UsageError(f"the device file {path} has the name {taken}, which is a keyword in C")
-    return found
+    keyword = next((name for name in (device.name, device.driver_name) if is_keyword(name)), None)
+    if keyword is not None:
+        raise UsageError(f"the device file {path} has the name {keyword}, which is a keyword in C")
+    return device
 
 
 MOVES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
@@ -147,7 +147,7 @@ def on_device(region: Region) -> Region:
 
 def operation_on_device(operation: Operation) -> Operation:
     """Return an operation as a device in float16 mode computes it."""
-    inputs = tuple(None if one is None else _halved(one) for one in operation.inputs)
+    inputs = tuple(None if operand is None else _halved(operand) for operand in operation.inputs)
     return replace(operation, inputs=inputs, outputs=tuple(map(_halved, operation.outputs)))
 
 
@@ -167,29 +167,29 @@ def refusal(device: Device, operation: Operation, roundings: Collection[Rounding
         operation: the operation, as the device computes it.
         roundings: those that integers must equal; none: they may differ.
     """
-    known = [one for one in device.operators if one.op == operation.kind]
-    is_exact = operation.kind in MOVES or all(one.dtype.is_float for one in operation.outputs)
-    rules = [one for one in known if is_exact or {*roundings} <= {*(one.rounding or device.rounding)}]
-    if known and not rules:
-        allowed = dict.fromkeys(name for one in known for name in one.rounding or device.rounding)
+    candidates = [rule for rule in device.operators if rule.op == operation.kind]
+    is_exact = operation.kind in MOVES or all(operand.dtype.is_float for operand in operation.outputs)
+    rules = [rule for rule in candidates if is_exact or {*roundings} <= {*(rule.rounding or device.rounding)}]
+    if candidates and not rules:
+        allowed = dict.fromkeys(name for rule in candidates for name in rule.rounding or device.rounding)
         return f"it rounds as --rounding {' or '.join(allowed)} does: give that, or --tolerance 1"
-    return refusal_by([one.pattern(device.layout) for one in rules], operation)
+    return refusal_by([rule.pattern(device.layout) for rule in rules], operation)
 
 
 def too_much(limits: Limits, region: Region) -> str:
     """Return which of the device's limits a region exceeds; "": none."""
     constants = [
-        sum(one.type.bytes for one in operation.inputs if one is not None and one.is_constant)
+        sum(operand.type.bytes for operand in operation.inputs if operand is not None and operand.is_constant)
         for operation in region.operations
     ]
-    found = {
+    counts = {
         "operations": len(region.operations),
         "inputs": len(region.inputs),
         "outputs": len(region.outputs),
         "constant_bytes": sum(constants),
         "memory_bytes": _most_bytes(region, constants) if limits.memory_bytes is not None else 0,
     }
-    for name, count in found.items():
+    for name, count in counts.items():
         most = getattr(limits, name)
         if most is not None and count > most:
             return f"it has {count:,} {name.replace('_', ' ')}; at most {most:,} fit"
@@ -199,10 +199,10 @@ def too_much(limits: Limits, region: Region) -> str:
 def _most_bytes(region: Region, constants: list[int]) -> int:
     """Return the largest sum of an operation's constants and all tensors that are live then, in bytes."""
     count = len(region.operations)
-    last = {one.value: number for number, operation in enumerate(region.operations) for one in operation.variables}
-    last |= {one.value: count for one in region.outputs}
-    lives = [(one, 0) for one in region.inputs]
-    lives += [(one, number) for number, operation in enumerate(region.operations) for one in operation.outputs]
+    last = {x.value: number for number, operation in enumerate(region.operations) for x in operation.variables}
+    last |= {x.value: count for x in region.outputs}
+    lives = [(x, 0) for x in region.inputs]
+    lives += [(x, number) for number, operation in enumerate(region.operations) for x in operation.outputs]
     needed = [*constants, 0]
     for operand, first in lives:
         for number in range(first, last.get(operand.value, first) + 1):

@@ -23,20 +23,20 @@ from mtool.version import __version__
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-def words_of(text: str, what: str, here: Path | None, places: frozenset[str]) -> tuple[str, ...]:
+def words_of(text: str, option: str, here: Path | None, places: frozenset[str]) -> tuple[str, ...]:
     """Return the words of a command; paths of existing files become absolute, because it runs in another folder.
 
     Args:
         text: the command, quoted as for a POSIX shell.
-        what: "compiler" or "simulator".
+        option: "compiler" or "simulator".
         here: the folder that {here} stands for; None: {here} is not allowed.
         places: the other allowed placeholders.
 
     Raises:
         UsageError: as `mtool.base.command_line.words_of`.
     """
-    known = {*places, *([] if here is None else ["here"])}
-    words = command_line.words_of(text, sorted(known), what=f"the command {what}=")
+    allowed = {*places, *([] if here is None else ["here"])}
+    words = command_line.words_of(text, sorted(allowed), what=f"the command {option}=")
     if here is not None:
         words = [word.replace("{here}", str(here)) for word in words]
     return tuple(_absolute(word, is_program=not number) for number, word in enumerate(words))
@@ -44,14 +44,14 @@ def words_of(text: str, what: str, here: Path | None, places: frozenset[str]) ->
 
 def filled(words: tuple[str, ...], values: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return words with their placeholders filled; a word that is one placeholder of several values becomes several."""
-    found: list[str] = []
+    argv: list[str] = []
     for word in words:
         alone = _PLACE.fullmatch(word)
         if alone and alone[1] in values:
-            found += values[alone[1]]
+            argv += values[alone[1]]
         else:
-            found.append(_PLACE.sub(lambda place: " ".join(values.get(place[1], (place[0],))), word))
-    return found
+            argv.append(_PLACE.sub(lambda place: " ".join(values.get(place[1], (place[0],))), word))
+    return argv
 
 
 def _absolute(word: str, *, is_program: bool) -> str:
@@ -81,8 +81,8 @@ def files_of(region: Region, mode: str) -> dict[str, bytes]:
         "model": region.model,
         "region": region.name,
     }
-    inputs = [writer.tensor(one) for one in region.inputs]
-    nodes = [writer.node(number, one) for number, one in enumerate(region.operations)]
+    inputs = [writer.tensor(operand) for operand in region.inputs]
+    nodes = [writer.node(number, operation) for number, operation in enumerate(region.operations)]
     files = {
         "nodes": {
             **head,
@@ -91,7 +91,7 @@ def files_of(region: Region, mode: str) -> dict[str, bytes]:
             "rounding": context.rounding,
             "tolerance": context.tolerance,
             "inputs": inputs,
-            "outputs": [writer.tensor(one) for one in region.outputs],
+            "outputs": [writer.tensor(operand) for operand in region.outputs],
             "tensors": writer.tensors,
             "nodes": nodes,
         },
@@ -116,7 +116,7 @@ class _Writer:
         self.data: dict[str, dict[str, Any]] = {}
 
     def node(self, number: int, operation: Operation) -> dict[str, Any]:
-        layouts = [_layout(operation, place, one) for place, one in enumerate(operation.inputs)]
+        layouts = [_layout(operation, place, operand) for place, operand in enumerate(operation.inputs)]
         result = _image(operation.layout, len(operation.output.shape))
         return {
             "name": node_name(self.region, number),
@@ -124,14 +124,14 @@ class _Writer:
             "operation": operation.name,
             "origins": list(operation.origins),
             "inputs": [
-                None if one is None else self.tensor(one, layout)
-                for one, layout in zip(operation.inputs, layouts, strict=True)
+                None if operand is None else self.tensor(operand, layout)
+                for operand, layout in zip(operation.inputs, layouts, strict=True)
             ],
-            "outputs": [self.tensor(one, result) for one in operation.outputs],
+            "outputs": [self.tensor(operand, result) for operand in operation.outputs],
             "layout": operation.layout,
             "activation": _activation(operation.activation),
-            "attributes": {one.name: _plain(getattr(operation.attrs, one.name))
-                           for one in dataclasses.fields(operation.attrs)},
+            "attributes": {field.name: _plain(getattr(operation.attrs, field.name))
+                           for field in dataclasses.fields(operation.attrs)},
             "macs": operation.macs,
         }  # fmt: skip
 
@@ -201,7 +201,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -250,12 +250,12 @@ def compile_region(
         "mode": (mode,),
     }
     argv = filled(words, values)
-    what = f"the compiler of the backend {name}, for {region.name},"
-    done = proc.run(argv, what=what, timeout_s=timeout_s, cwd=folder, error=BackendError, check=False)
+    subject = f"the compiler of the backend {name}, for {region.name},"
+    done = proc.run(argv, what=subject, timeout_s=timeout_s, cwd=folder, error=BackendError, check=False)
     lines = done.output.rstrip().splitlines()[-proc.LAST_LINES :]
     if done.returncode:
         raise BackendError(
-            f"{what} failed with exit code {done.returncode}",
+            f"{subject} failed with exit code {done.returncode}",
             details=["$ " + " ".join(argv), *in_the_users_names(lines, region)],
             hint="--backend-fallback leaves such regions to C",
         )
@@ -264,42 +264,42 @@ def compile_region(
         expected = f"expected {output.name}, a file of 1 to {_MOST_BYTES:,} bytes, written to {{output}}"
         details = [expected, f"found {', '.join(new) or 'no new file'} in its working folder"]
         details += in_the_users_names(lines, region)
-        raise BackendError(f"{what} exited with 0, but wrote no binary", details=details)
-    return Compiled(output.read_bytes(), **_report(report, what))
+        raise BackendError(f"{subject} exited with 0, but wrote no binary", details=details)
+    return Compiled(output.read_bytes(), **_report(report, subject))
 
 
-def _report(path: Path, what: str) -> dict[str, int]:
+def _report(path: Path, name: str) -> dict[str, int]:
     """Return the numbers in a compiler's report, if it wrote one."""
     if not path.is_file():
         return {}
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as wrong:
-        raise BackendError(f"{what} wrote a report that is not valid JSON", details=[str(wrong)]) from None
+        raise BackendError(f"{name} wrote a report that is not valid JSON", details=[str(wrong)]) from None
     if not isinstance(read, dict):
-        raise BackendError(f"{what} wrote a report that is not a JSON object")
+        raise BackendError(f"{name} wrote a report that is not a JSON object")
     numbers = {key: read[key] for key in _NUMBERS if key in read}
     wrong_key = next(
-        (key for key, one in numbers.items() if type(one) is not int or not 0 <= one < _NUMBERS[key]), None
+        (key for key, value in numbers.items() if type(value) is not int or not 0 <= value < _NUMBERS[key]), None
     )
     if wrong_key is not None:
-        raise BackendError(f"{what} reports {wrong_key} = {numbers[wrong_key]!r}", details=["expected a whole number"])
+        raise BackendError(f"{name} reports {wrong_key} = {numbers[wrong_key]!r}", details=["expected a whole number"])
     alignment = numbers.get("alignment", 0)
     if alignment & (alignment - 1):
-        raise BackendError(f"{what} reports alignment = {alignment}", details=["expected a power of two"])
+        raise BackendError(f"{name} reports alignment = {alignment}", details=["expected a power of two"])
     return numbers
 
 
 def in_the_users_names(lines: Sequence[str], region: Region) -> list[str]:
     """Return lines with the user's node names added after the names from the region's files."""
-    known: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for number, operation in enumerate(region.operations):
-        own = f"{operation.kind} {', '.join(repr(one) for one in operation.origins) or repr(operation.name)}"
-        known[node_name(region, number)] = f"{own} of the model"
-        known.setdefault(operation.name, f"{own} of the model")
+        label = f"{operation.kind} {', '.join(map(repr, operation.origins)) or repr(operation.name)}"
+        labels[node_name(region, number)] = f"{label} of the model"
+        labels.setdefault(operation.name, f"{label} of the model")
         for tensor in (*operation.variables, *operation.outputs):
             if tensor.value != tensor.tensor:
-                known.setdefault(tensor.value, f"the tensor {tensor.tensor!r} of the model")
-    names = sorted(known, key=len, reverse=True)
+                labels.setdefault(tensor.value, f"the tensor {tensor.tensor!r} of the model")
+    names = sorted(labels, key=len, reverse=True)
     pattern = re.compile(r"(?<![\w./])(" + "|".join(map(re.escape, names)) + r")(?![\w/])")
-    return [pattern.sub(lambda found: f"{found[1]} ({known[found[1]]})", line) for line in lines]
+    return [pattern.sub(lambda match: f"{match[1]} ({labels[match[1]]})", line) for line in lines]
