@@ -76,16 +76,16 @@ def with_offers(plan: Plan, board: Board, request: Request, schedules: Mapping[s
     Raises:
         FitError: constants are requested in several memories, but the core reads them from only one.
     """
-    flash, own = (SlowFlash.of(board), constant_pools(board, request.pools)) if request.pools else (None, ())
+    flash, pools = (SlowFlash.of(board), constant_pools(board, request.pools)) if request.pools else (None, ())
     chosen = request.conventions
-    if own and plan.target.flash_is_apart:
-        raise FitError(f"the constants of {plan.graph.name} can't lie in {own[0].name}: {board.cpu} has one flash")
-    if own:
-        plan = replace(plan, constant_pools=own, reads=constant_reads(plan))
+    if pools and plan.target.flash_is_apart:
+        raise FitError(f"the constants of {plan.graph.name} can't lie in {pools[0].name}: {board.cpu} has one flash")
+    if pools:
+        plan = replace(plan, constant_pools=pools, reads=constant_reads(plan))
     if chosen.context or chosen.has_functions or request.optimize == "size":
         return plan
-    if own:
-        return replace(plan, offers=tuple(one for one in plan.reads if one.operator not in schedules))
+    if pools:
+        return replace(plan, offers=tuple(read for read in plan.reads if read.operator not in schedules))
     return plan if flash is None else replace(plan, offers=constant_reads(plan, flash, schedules))
 
 
@@ -109,10 +109,10 @@ def attempts_at(partial: Partial, grown: Grown) -> Iterator[tuple[Partial, Grown
     First "auto" becomes "always"; then no operator takes memory for time, which includes working memory.
     """
     none: Grown = ()
-    for own in dict.fromkeys((grown, none)):
-        yield partial, own
+    for growing in dict.fromkeys((grown, none)):
+        yield partial, growing
         if partial == "auto":
-            yield "always", own
+            yield "always", growing
 
 
 def settled(
@@ -125,9 +125,9 @@ def settled(
         FitError: the pools are too small.
     """
     request.check_pools(requested_pools(board, request.pools))
-    own = tensor_pools(board, request.pools)
-    if own:
-        return first_in_pools(own, attempts)
+    pools = tensor_pools(board, request.pools)
+    if pools:
+        return first_in_pools(pools, attempts)
     return first_that_fits(board, board_pools(board) if is_alone and request.may_be_split else (), attempts)
 
 
@@ -146,9 +146,9 @@ def partitioned(graph: Graph, path: Path, board: Board, request: Request) -> tup
     from mtool.compiler.backends.partition import partition
 
     arguments = _partition_inputs(graph, path, board, request)
-    found = partition(*arguments, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
-    _refuse_idle(arguments[2], found.claims, request)
-    return found.graph, tuple(map(_claim_of, found.claims))
+    result = partition(*arguments, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
+    _refuse_idle(arguments[2], result.claims, request)
+    return result.graph, tuple(map(_claim_of, result.claims))
 
 
 def division(path: Path, board: Board, request: Request) -> tuple["Division", tuple[Claim, ...]]:
@@ -165,10 +165,10 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
     if open_sizes:
         check_no_backends(request, open_sizes)
     arguments = _partition_inputs(frontend.load(path, request), path, board, request)
-    found = divide(*arguments, cost_in_c=_cost_in_c(board))
-    claims = found.claims()
+    result = divide(*arguments, cost_in_c=_cost_in_c(board))
+    claims = result.claims()
     _refuse_idle(arguments[2], claims, request)
-    return found, tuple(map(_claim_of, claims))
+    return result, tuple(map(_claim_of, claims))
 
 
 def _partition_inputs(
@@ -183,7 +183,7 @@ def _partition_inputs(
     view = graph
     if frontend.is_tflite(path):
         view = aligned(frontend.load(path, replace(request, rounding="onnx", whole=True)), graph)
-    memories = {name: BoardMemory(one.size, one.holds) for name, one in board.memories.items()}
+    memories = {name: BoardMemory(memory.size, memory.holds) for name, memory in board.memories.items()}
     context = Context(target_of(board), board.name, memories, request.rounding, request.tolerance)
     return view, graph, chosen, context
 
@@ -209,34 +209,34 @@ def _refuse_idle(chosen: "Sequence[Chosen]", claims: "Sequence[Claimed]", reques
     Raises:
         UsageError: it computes no operator of the model.
     """
-    for one, spec in zip(chosen, request.backends, strict=True):
-        name = one.backend.name
+    for choice, spec in zip(chosen, request.backends, strict=True):
+        name = choice.backend.name
         failed = any(not claim.backend and name not in dict(claim.refusals) for claim in claims)
         if any(claim.backend == name for claim in claims) or (request.backend_fallback and failed):
             continue
         reasons: Counter[str] = Counter()
         for claim in claims:
             reasons.update({dict(claim.refusals).get(name, ""): claim.operation.macs or 1})
-        known = [why for why, _ in reasons.most_common() if why]
-        what = f"the backend {name} computes no operator of the model"
+        causes = [why for why, _ in reasons.most_common() if why]
+        message = f"the backend {name} computes no operator of the model"
         if not spec.optional:
             raise UsageError(
-                what,
-                details=known[:_REASONS],
+                message,
+                details=causes[:_REASONS],
                 hint=f"leave it out, or give --backend {spec.where}:optional; mtool check then shows the reason "
                 "for each operator",
             )
-        first = "".join(f": {why}" for why in known[:1])
-        log.warning("%s%s; mtool check shows the reason for each operator", what, first)
+        first = "".join(f": {why}" for why in causes[:1])
+        log.warning("%s%s; mtool check shows the reason for each operator", message, first)
 
 
-def _claim_of(one: "Claimed") -> Claim:
+def _claim_of(claimed: "Claimed") -> Claim:
     return Claim(
-        operator=one.operation.name,
-        kind=one.operation.kind,
-        backend=one.backend,
-        region=one.region,
-        refusals=tuple(Refusal(backend=name, reason=why) for name, why in one.refusals),
+        operator=claimed.operation.name,
+        kind=claimed.operation.kind,
+        backend=claimed.backend,
+        region=claimed.region,
+        refusals=tuple(Refusal(backend=name, reason=why) for name, why in claimed.refusals),
     )
 
 
@@ -270,8 +270,8 @@ class PlannedModel:
     def emit(self, place: Place, stored: Stored | None = None) -> Emitted:
         """Write the C of its operators as part of a firmware."""
         conventions, notes = self.request.conventions, self.notes
-        made = emit(self.plan, self.path.name, self.model_hash, conventions, notes.constants, place, stored)
-        return replace(made, claims=notes.claims)
+        emitted = emit(self.plan, self.path.name, self.model_hash, conventions, notes.constants, place, stored)
+        return replace(emitted, claims=notes.claims)
 
 
 class _Source:
@@ -301,8 +301,8 @@ class _Source:
         """Return a cached answer, computed at the first call."""
         if about not in self.answers:
             self.answers[about] = answer()
-        found: _T = self.answers[about]
-        return found
+        result: _T = self.answers[about]
+        return result
 
     def _read(self) -> Graph:
         """Read the model; the graph notes an input that is given by rows."""
@@ -320,10 +320,10 @@ class _Source:
             notes.constants = constants_of(whole)
             return graph
         if self.graph is not None:
-            found: Graph = self.answers.get(passes.traits(target)) or passes.run(self.graph, target)
-            if has_bodies(found):  # costs decide about them
-                return found
-            return self.once(passes.traits(target), lambda: found)
+            lowered: Graph = self.answers.get(passes.traits(target)) or passes.run(self.graph, target)
+            if has_bodies(lowered):  # costs decide about them
+                return lowered
+            return self.once(passes.traits(target), lambda: lowered)
 
         def read() -> Graph:  # a graph that nothing but the passes holds
             graph = self._read()
@@ -482,19 +482,19 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
             hint="--arena own gives each model pools of its own",
         )
     models = _planned(sources, board, is_alone=not sharing)
-    names = [one.plan.graph.name for one in models]
+    names = [model.plan.graph.name for model in models]
     _check_names(models)
     _check_alike(
         models,
         "the models of a firmware have the same calling conventions",
-        lambda one: one.conventions.name,
-        lambda one: (
-            f"--interface-api {one.conventions.interface} --operators-api {one.conventions.operators}"
-            + " --arena caller" * one.conventions.context
+        lambda request: request.conventions.name,
+        lambda request: (
+            f"--interface-api {request.conventions.interface} --operators-api {request.conventions.operators}"
+            + " --arena caller" * request.conventions.context
         ),
     )
     firmware = firmware_name(names)
-    plans = [one.plan for one in models]
+    plans = [model.plan for model in models]
     apart_bytes = sum(plan.arena_bytes for plan in plans)
     pauses: list[tuple[int, ...]] = [() for _ in models]
     unit = needed_unit(board.cpu, board.name) if models[0].request.protect else None
@@ -502,12 +502,12 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         _check_alike(
             models,
             "an arena that models share lies in one section",
-            lambda one: one.arena_section,
-            lambda one: f"--arena-section {one.arena_section or 'of the runtime'}",
+            lambda request: request.arena_section,
+            lambda request: f"--arena-section {request.arena_section or 'of the runtime'}",
             hint="--arena own gives each an arena of its own",
         )
     if arenas == "shared":
-        streamed = [one.plan.graph.name for one in models if one.request.is_streamed]
+        streamed = [model.plan.graph.name for model in models if model.request.is_streamed]
         if streamed:  # its inference lasts from the first row to the last
             raise UsageError(
                 f"{streamed[0]} computes on rows as they arrive, and the other models would overwrite them in the "
@@ -520,7 +520,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         plans, pauses = interleave(plans)
     else:
         pauses = [every_pause(plan) for plan in plans]
-    models = [replace(one, plan=plan) for one, plan in zip(models, plans, strict=True)]
+    models = [replace(model, plan=plan) for model, plan in zip(models, plans, strict=True)]
     stored = Stored()
     emitted = []
     for number, model in enumerate(models):
@@ -530,17 +530,17 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         _drop_cycles(emitted[-1].functions.constants)
     shared = firmware_files(firmware, emitted, pauses) if len(models) > 1 else FileTree({})
     files, outline = dict(shared.files), dict(shared.outline)
-    for one, model in zip(emitted, models, strict=True):
-        own = one.files(model.request.weights)
-        outline |= own.outline
-        for name, data in own.files.items():
+    for output, model in zip(emitted, models, strict=True):
+        tree = output.files(model.request.weights)
+        outline |= tree.outline
+        for name, data in tree.files.items():
             if files.setdefault(name, data) != data:
                 raise UsageError(f"two of the models have a file {name}", hint="give one another name: --name")
-    manifests = tuple(one.manifest for one in emitted)
+    manifests = tuple(output.manifest for output in emitted)
     if len(models) > 1:
         described = zip(manifests, pauses, strict=True)
-        manifests = tuple(one.model_copy(update={"pauses": chosen}) for one, chosen in described)
-        manifests = tuple(one.model_copy(update={"firmware": manifests}) for one in manifests)
+        manifests = tuple(manifest.model_copy(update={"pauses": chosen}) for manifest, chosen in described)
+        manifests = tuple(manifest.model_copy(update={"firmware": manifests}) for manifest in manifests)
     if resources.plans_are_verified():
         check_plans(manifests)
     seconds, arena_bytes = time.monotonic() - start, max(plan.arena_bytes for plan in plans)
@@ -560,8 +560,8 @@ def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone:
             failed.append(error)
     if len(failed) > 1:
         all_lines = [line for error in failed for line in (error.what, *(f"  {detail}" for detail in error.details))]
-        what = f"{len(failed)} of {len(sources)} models can't be compiled"
-        raise ModelError(what, details=all_lines, hint=failed[0].hint)
+        message = f"{len(failed)} of {len(sources)} models can't be compiled"
+        raise ModelError(message, details=all_lines, hint=failed[0].hint)
     if failed:
         raise failed[0]
     return models
@@ -569,29 +569,29 @@ def _planned(sources: Sequence[tuple[Path, Request]], board: Board, *, is_alone:
 
 def _check_alike(
     models: Sequence[PlannedModel],
-    what: str,
+    message: str,
     value: Callable[[Request], object],
     written: Callable[[Request], str],
     hint: str = "",
 ) -> None:
     """Refuse models that differ in a property that a firmware has only once; the linker checks conventions too."""
     first, *others = models
-    for one in others:
-        if value(one.request) != value(first.request):
-            details = [f"{each.plan.graph.name} has {written(each.request)}" for each in (first, one)]
-            raise UsageError(what, details=details, hint=hint)
+    for other in others:
+        if value(other.request) != value(first.request):
+            details = [f"{model.plan.graph.name} has {written(model.request)}" for model in (first, other)]
+            raise UsageError(message, details=details, hint=hint)
 
 
 def _check_interleaved(models: Sequence[PlannedModel]) -> None:
     """Refuse models that do not run operator by operator, or that have memory protection."""
-    for one in models:
-        if one.request.conventions.interface != "step":
+    for model in models:
+        if model.request.conventions.interface != "step":
             raise UsageError(
-                f"interleaved models pause between operators, but {one.plan.graph.name} runs as a whole",
-                details=[f"it has --interface-api {one.request.conventions.interface}"],
+                f"interleaved models pause between operators, but {model.plan.graph.name} runs as a whole",
+                details=[f"it has --interface-api {model.request.conventions.interface}"],
                 hint="give --interface-api step too",
             )
-    if any(one.request.protect for one in models):
+    if any(model.request.protect for model in models):
         raise UsageError(
             "--arena interleaved puts a model's tensors between those of a paused one, where memory protection can't "
             "separate them",
@@ -605,17 +605,16 @@ def _check_names(models: Sequence[PlannedModel]) -> None:
     Raises:
         UsageError: two have the same name, or one that begins with the other's.
     """
-    for number, one in enumerate(models):
+    for number, model in enumerate(models):
         for other in models[:number]:
-            first, second = sorted((one.plan.graph.name, other.plan.graph.name), key=len)
+            first, second = sorted((model.plan.graph.name, other.plan.graph.name), key=len)
             if f"{second}_".startswith(f"{first}_"):
                 same = "have the same name in C" if first == second else "have names that can lead to equal C symbols"
                 raise UsageError(
                     f"two models {same}: {', '.join(dict.fromkeys((first, second)))}",
-                    details=[f"{other.path} is {other.plan.graph.name}", f"{one.path} is {one.plan.graph.name}"],
+                    details=[f"{other.path} is {other.plan.graph.name}", f"{model.path} is {model.plan.graph.name}"],
                     hint="name all of them, in their order: "
                     + " ".join(
-                        f"--name {chr(ord('a') + count % 26)}_{each.plan.graph.name}"
-                        for count, each in enumerate(models)
+                        f"--name {chr(ord('a') + count % 26)}_{m.plan.graph.name}" for count, m in enumerate(models)
                     ),
                 )

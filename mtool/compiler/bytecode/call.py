@@ -71,11 +71,11 @@ def kernels_of(image: bytes) -> tuple[str, ...]:
     """Return the names of the kernels that an image calls, by number; "?": a kernel of another version."""
     names = {number: name for name, number in KERNELS.items()}
     words = struct.unpack_from(f"<{len(image) // 4}I", image)
-    at, end, found = HEAD, min(HEAD + words[2], len(words)) if len(words) > HEAD else 0, set[int]()
+    at, end, numbers = HEAD, min(HEAD + words[2], len(words)) if len(words) > HEAD else 0, set[int]()
     while at < end:
-        found.add(words[at] & (MORE - 1))
+        numbers.add(words[at] & (MORE - 1))
         at += 1 + (words[at] >> 16)
-    return tuple(names.get(number, "?") for number in sorted(found))
+    return tuple(names.get(number, "?") for number in sorted(numbers))
 
 
 def word_of(number: int | float) -> int:

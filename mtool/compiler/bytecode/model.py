@@ -64,12 +64,12 @@ class With:
     scratch: int
 
     @classmethod
-    def of(cls, node: Node, graph: Graph, rest: Expr | None, acc: DType, own: int) -> Self:
-        """Put them into the output if its elements have the same size, otherwise after `own` bytes of scratch."""
+    def of(cls, node: Node, graph: Graph, rest: Expr | None, acc: DType, used: int) -> Self:
+        """Put them into the output if its elements have the same size, otherwise after `used` bytes of scratch."""
         out = graph.types[node.outputs[0]]
         if rest is None or out.dtype.size == acc.size:
-            return cls(rest, Value(node.outputs[0]), own)
-        first = round_up(own, 4)
+            return cls(rest, Value(node.outputs[0]), used)
+        first = round_up(used, 4)
         return cls(rest, Scratch(first), first + out.count * acc.size)
 
     def at(self, offset: int) -> Address:
@@ -240,23 +240,23 @@ def convolution(node: Node, graph: Graph) -> Method:
     conv, epilogue = Conv.of(node, graph), _epilogue(node, graph)
     if conv.is_depthwise:
         return _depthwise(node, graph, conv, epilogue)
-    channels, made = conv.channels // conv.group, conv.out_channels // conv.group
+    channels, outputs = conv.channels // conv.group, conv.out_channels // conv.group
     depth = max(LEAST_DEPTH, round_up(conv.depth, 4))
     apart = not go_in_pairs(node, graph, conv.group)
     stream = _packed(node, graph, epilogue, depth, conv.group, apart=apart)
     plain = conv.is_pointwise and depth == channels
-    results = PIXELS * (made + 1) if made % 2 else made if conv.pixels % PIXELS else 0
-    own = 6 * depth + (results if plain else max(depth, results))
-    after = With.of(node, graph, epilogue.rest, DType.INT8, own)
+    results = PIXELS * (outputs + 1) if outputs % 2 else outputs if conv.pixels % PIXELS else 0
+    used = 6 * depth + (results if plain else max(depth, results))
+    after = With.of(node, graph, epilogue.rest, DType.INT8, used)
 
     def calls() -> Iterator[Call]:
         for image in range(conv.batch):
             for group in range(conv.group):
                 yield Call("conv2d_int8", (
                     Value(node.inputs[0], image * conv.size[0] * conv.size[1] * conv.channels + group * channels),
-                    after.at(image * conv.pixels * conv.out_channels + group * made),
+                    after.at(image * conv.pixels * conv.out_channels + group * outputs),
                     Constant(stream[group]), Scratch(),
-                    *conv.size, channels, conv.channels, *conv.out_size, made, conv.out_channels,
+                    *conv.size, channels, conv.channels, *conv.out_size, outputs, conv.out_channels,
                     *conv.kernel, *conv.stride, *conv.pad, *conv.dilation,
                     depth, conv.pad_value, int(apart), *_range(epilogue),
                 ))  # fmt: skip
@@ -300,7 +300,7 @@ def _pitch(way: PhasedTraversal, epilogue: Int8Epilogue) -> tuple[int, int]:
     pairs = round_up(way.out_size[1], 2)
     slides = way.kernel == (3, 3) and way.stride[1] <= 2 and (epilogue.how.low, epilogue.how.high) == (-128, 127)
     reached = max(way.pitch, (pairs - 1) * way.stride[1] + 4)
-    pitch = next((one for one in PITCHES if slides and reached <= one), 0)
+    pitch = next((pitch for pitch in PITCHES if slides and reached <= pitch), 0)
     return (pitch, pairs) if pitch else (way.pitch, pairs if slides and way.pitch in PITCHES else 0)
 
 
@@ -413,20 +413,20 @@ def _copy(node: Node, graph: Graph) -> Call | None:
     if index is None or index.steps.keys() - set(range(len(out.shape))):
         return None
     size, first = kind.dtype.size, index.first * kind.dtype.size
-    made: list[tuple[int, int, int]] = []
+    loops: list[tuple[int, int, int]] = []
     for axis, count in enumerate(out.shape):
         start, end = size * index.steps.get(axis, 0), size * int(np.prod(out.shape[axis + 1 :], dtype=np.int64))
         if count == 1:
             continue
-        if made and made[-1][1:] == (start * count, end * count):  # they lie row by row in both tensors
-            made[-1] = made[-1][0] * count, start, end
+        if loops and loops[-1][1:] == (start * count, end * count):  # they lie row by row in both tensors
+            loops[-1] = loops[-1][0] * count, start, end
         else:
-            made.append((count, start, end))
-    if len(made) > DIMENSIONS:
+            loops.append((count, start, end))
+    if len(loops) > DIMENSIONS:
         return None
     data = graph.constants.get(value)
     at: Address = Value(value, first) if data is None else Constant(data, first)
-    return copy_call(at, Value(node.outputs[0]), size, made)
+    return copy_call(at, Value(node.outputs[0]), size, loops)
 
 
 def copy_call(source: Address, to: Address, size: int, dims: Sequence[tuple[int, int, int]]) -> Call:
@@ -482,14 +482,14 @@ class _Constants:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.known: dict[bytes, int] = {}
+        self.offsets: dict[bytes, int] = {}
 
     def place(self, constant: call.Constant) -> int:
         data = np.ascontiguousarray(constant.data).tobytes()
-        if data not in self.known:
-            self.known[data] = len(self.data)
+        if data not in self.offsets:
+            self.offsets[data] = len(self.data)
             self.data += data + bytes(-len(data) % 4)
-        return self.known[data] + constant.offset
+        return self.offsets[data] + constant.offset
 
 
 def encode(plan: Plan) -> Image:
@@ -499,9 +499,9 @@ def encode(plan: Plan) -> Image:
     for number, step in enumerate(plan.steps):
         method = step.schedule
         assert isinstance(method, call.Method)
-        for place, one in enumerate(method.calls):
-            words.append(call.KERNELS[one.kernel] | (call.MORE if place else 0) | len(one.operands) << 16)
-            words += [_word(operand, plan, plan.scratch[number] or 0, constants) for operand in one.operands]
+        for place, entry in enumerate(method.calls):
+            words.append(call.KERNELS[entry.kernel] | (call.MORE if place else 0) | len(entry.operands) << 16)
+            words += [_word(operand, plan, plan.scratch[number] or 0, constants) for operand in entry.operands]
     head = struct.pack("<4I", call.MAGIC, plan.arena_bytes, len(words), len(constants.data))
     code = head + struct.pack(f"<{len(words)}I", *words)
     return Image(code + bytes(constants.data), len(code), plan.arena_bytes)
@@ -553,7 +553,7 @@ def plan_bytecode(graph: Graph) -> Plan:
         "it has run-time sizes": graph.sizes,
         "it takes an input by rows": graph.stream,
     }
-    for reason in (reason for reason, found in reasons.items() if found):
+    for reason in (reason for reason, present in reasons.items() if present):
         raise ModelError(f"{graph.name} can't be compiled to bytecode: {reason}", hint=PAGE)
     steps: dict[str, Step] = {}
     missing = []
@@ -571,9 +571,9 @@ def plan_bytecode(graph: Graph) -> Plan:
             continue
         steps[node.name] = Step(node, registry.KERNELS[node.op], method, method.scratch)
     if missing:
-        what = f"{plural.count(len(missing), 'operator')} of {graph.name} can't be compiled to bytecode"
-        what += f": the library has no kernel for {'it' if len(missing) == 1 else 'them'}"
-        raise ModelError(what, details=missing, hint=PAGE)
+        message = f"{plural.count(len(missing), 'operator')} of {graph.name} can't be compiled to bytecode"
+        message += f": the library has no kernel for {'it' if len(missing) == 1 else 'them'}"
+        raise ModelError(message, details=missing, hint=PAGE)
     graph = replace(graph, nodes=order_nodes(graph, steps, "arena"))
     ordered = tuple(steps[node.name] for node in graph.nodes if node.name in steps)
     return lay_out_steps(graph, ordered, call.SHARED, "arena")

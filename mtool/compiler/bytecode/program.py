@@ -83,7 +83,7 @@ class Program:
     sums: Mapping[Expr, Address] = field(default_factory=dict)
     more: tuple[tuple[int, int], ...] = ()
     words: list[Operand] = field(default_factory=list)
-    made: dict[tuple[Operand, ...], int] = field(default_factory=dict)
+    numbers: dict[tuple[Operand, ...], int] = field(default_factory=dict)
 
     def call(self, expr: Expr, to: Address, dtype: DType, end: str = "store") -> Call:
         """Return the call that stores an expression as a type, in the tensor's order.
@@ -98,8 +98,8 @@ class Program:
             raise NoKernel(f"an expression of {len(axes)} dimensions")
         result = expr.fold(self._step, ("load", "reduce"))
         self._add(end, _type(dtype), result)
-        if len(self.made) > MOST:
-            raise NoKernel(f"an expression of {len(self.made)} steps")
+        if len(self.numbers) > MOST:
+            raise NoKernel(f"an expression of {len(self.numbers)} steps")
         strides = self._strides()
         steps = [dtype.size * strides.get(axis, 0) for axis in axes]
         sizes = padded([*axes.values()], AXES)
@@ -116,11 +116,11 @@ class Program:
     def _add(self, name: str, a: int = 0, b: int = 0, c: int = 0, *more: Operand) -> int:
         """Add a step unless it exists already; return its number."""
         step = (STEPS[name] | a << 8 | b << 16 | c << 24, *more)
-        known = step[:1] + tuple(id(one) if isinstance(one, Constant) else one for one in more)
-        if known not in self.made:
-            self.made[known] = len(self.made)
+        key = step[:1] + tuple(id(operand) if isinstance(operand, Constant) else operand for operand in more)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.numbers)
             self.words += step
-        return self.made[known]
+        return self.numbers[key]
 
     def _number(self, value: int) -> int:
         return self._add("integer", 0, 0, 0, word_of(value))
@@ -140,8 +140,8 @@ class Program:
             assert self.acc is not None
             return self._load(self.acc, dtype, self._strides())
         if op == "reduce":
-            kept = DType.FLOAT32 if dtype.is_float else DType.INT32
-            return self._wrapped(dtype, self._load(self.sums[part], kept, self._strides()))
+            stored = DType.FLOAT32 if dtype.is_float else DType.INT32
+            return self._wrapped(dtype, self._load(self.sums[part], stored, self._strides()))
         if op == "load":
             return self._loaded(part)
         if op == "cast":
@@ -287,7 +287,7 @@ def calls_of(
             continue
         (body,) = part.args
         how: Reduction = part.value
-        if any(one.op in ("reduce", "acc") for one in body.walk()):
+        if any(inner.op in ("reduce", "acc") for inner in body.walk()):
             raise NoKernel("a reduction in a reduction")
         dtype = DType.FLOAT32 if part.dtype.is_float else DType.INT32
         if part.dtype.is_float and part.dtype is not dtype:

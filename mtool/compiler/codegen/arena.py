@@ -128,7 +128,7 @@ class Arena:
         """Return the pointer to a step's scratch; with empty tensors a kernel may take it without using it."""
         if number in self.scratch:
             return self.pointer(c_type, self.scratch[number])
-        first = next((number for number, one in enumerate(self.pools) if one.bytes), 0)
+        first = next((number for number, pool in enumerate(self.pools) if pool.bytes), 0)
         return f"({c_type} *)(void *){self.base(first)}" if self.bytes else "0"
 
     def defines(self) -> list[str]:
@@ -159,18 +159,18 @@ class _Names:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.taken: dict[str, Spot] = {}
+        self.spots: dict[str, Spot] = {}
 
     def __call__(self, name: str, offset: int, *, shared: bool = False) -> Spot:
         """Return a spot; `shared`: an existing spot with this name at this offset may be used."""
         pool, inside = self.plan.place(offset)
         spot, number = Spot(name, inside, pool=pool), 1
-        while (other := self.taken.get(spot.name.upper())) is not None:
+        while (other := self.spots.get(spot.name.upper())) is not None:
             if shared and other == spot:
                 return other
             number += 1
             spot = Spot(f"{name}_{number}", inside, pool=pool)
-        self.taken[spot.name.upper()] = spot
+        self.spots[spot.name.upper()] = spot
         return spot
 
 
@@ -192,12 +192,12 @@ def arena_of(plan: Plan, interface: Interface, symbol: str = "", copied: Mapping
     """
     graph, name = plan.graph, _Names(plan)
     values: dict[str, Spot] = {}
-    own: dict[str, tuple[Sequence[str], Sequence[Tensor | StateTensor]]] = {
+    by_prefix: dict[str, tuple[Sequence[str], Sequence[Tensor | StateTensor]]] = {
         "in": (graph.caller_inputs, interface.inputs),
         "out": (graph.caller_outputs, interface.outputs),
         "state": ([value for _, value, _ in graph.state_values], interface.states),
     }
-    for prefix, (roots, tensors) in own.items():
+    for prefix, (roots, tensors) in by_prefix.items():
         for value, tensor in zip(roots, tensors, strict=True):
             if value in plan.offsets and value not in values:
                 values[value] = name(f"{prefix}_{tensor.c_name}", plan.offsets[value])
@@ -210,11 +210,11 @@ def arena_of(plan: Plan, interface: Interface, symbol: str = "", copied: Mapping
         for number, (step, offset) in enumerate(zip(plan.steps, plan.scratch, strict=True))
         if offset is not None
     }
-    inputs, outputs, states = (tuple(values.get(value) for value in roots) for roots, _ in own.values())
+    inputs, outputs, states = (tuple(values.get(value) for value in roots) for roots, _ in by_prefix.values())
     named = symbol or own_arena(graph.name)
     copies = {
-        constant: replace(one, spot=name(one.spot.name, plan.pools[one.spot.pool].begin + one.spot.offset))
-        for constant, one in (copied or {}).items()
+        constant: replace(copy, spot=name(copy.spot.name, plan.pools[copy.spot.pool].begin + copy.spot.offset))
+        for constant, copy in (copied or {}).items()
     }
     return Arena(graph.name, named, plan.arena_bytes, values, scratch, inputs, outputs, states, plan.pools, copies)
 
@@ -240,14 +240,14 @@ def _in_place(plan: Plan, values: Mapping[str, Spot]) -> Iterator[tuple[str, Spo
     for step in plan.steps:
         read = [values[root] for root in (lies.root(v) for v in step.node.inputs) if root in values]
         for value in step.node.outputs:
-            own = values.get(value)
+            target = values.get(value)
             over = [
                 spot.name
                 for spot in read
-                if own and (spot.pool, spot.offset) == (own.pool, own.offset) and spot.name != own.name
+                if target and (spot.pool, spot.offset) == (target.pool, target.offset) and spot.name != target.name
             ]
-            if own and over:
-                yield value, replace(own, over=over[0])
+            if target and over:
+                yield value, replace(target, over=over[0])
 
 
 def moves_rows(node: Node) -> bool:

@@ -120,24 +120,24 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
 
 def written(files: Mapping[str, Sequence[str]], target: Target) -> FileTree:
     """Return the files of these parts for a target; the tree's outline lists the parts."""
-    made, outline = {}, {}
+    contents, outline = {}, {}
     for path, lines in files.items():
-        found: list[Part] = []
+        parts: list[Part] = []
         for is_text, group in itertools.groupby(lines, lambda line: not isinstance(line, Part)):
-            own = [*group]
-            found += [_laid_out(part, target) for part in (["\n".join(own)] if is_text else own)]
-        made[path] = "\n".join(found).encode()
-        outline[path] = [(part.kind, part.name, part.note, len(part)) for part in found]
-    return FileTree(made, outline)
+            pieces = [*group]
+            parts += [_laid_out(part, target) for part in (["\n".join(pieces)] if is_text else pieces)]
+        contents[path] = "\n".join(parts).encode()
+        outline[path] = [(part.kind, part.name, part.note, len(part)) for part in parts]
+    return FileTree(contents, outline)
 
 
 def parts_of(files: FileTree, path: str) -> list[Part]:
     """Return the parts of a file."""
-    text, found, first = files.text(path), [], 0
+    text, parts, first = files.text(path), [], 0
     for kind, name, note, length in files.outline[path]:
-        found.append(Part(text[first : first + length], kind, name, note))
+        parts.append(Part(text[first : first + length], kind, name, note))
         first += length + 1
-    return found
+    return parts
 
 
 _TOKEN = re.compile(r'/\*.*?\*[/]|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[.>]\s*\w+', re.DOTALL)
@@ -217,8 +217,8 @@ def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     It is the last one within the fewest brackets: preferably at a comma, then at an operator, a product last; else
     after the last bracket of a call. 0: there is none.
     """
-    best, found = (True, 0, 0, 0), (0, depth)
-    call = found  # after the last bracket of a call, if there is nothing else
+    best, position = (True, 0, 0, 0), (0, depth)
+    call = position  # after the last bracket of a call, if there is nothing else
     for column, character in enumerate(line[: WIDTH - 1]):
         if character in "([{":
             depth += 1
@@ -231,9 +231,9 @@ def _break(line: str, first: int, depth: int) -> tuple[int, int]:
         mark = _MARK.match(line, column) if character in ", " else None
         if mark is not None and mark.end() <= WIDTH:
             rank = (mark.end() < _LEAST, depth, _BREAKS[mark[0]], -column)
-            if not found[0] or rank < best:
-                best, found = rank, (mark.end(), depth)
-    return found if found[0] else call
+            if not position[0] or rank < best:
+                best, position = rank, (mark.end(), depth)
+    return position if position[0] else call
 
 
 # Remove what templates leave in a function's C for sizes of one: `* 1`, `+ 0`, loops with one round, bare blocks.
@@ -277,7 +277,7 @@ def tidied(body: str) -> str:
     lines = body.split("\n")
     number = 0
     while number < len(lines):
-        changed = _made_once(lines, number) or _without_block(lines, number)
+        changed = _without_loop(lines, number) or _without_block(lines, number)
         if changed is None:
             number += 1
         else:
@@ -287,20 +287,20 @@ def tidied(body: str) -> str:
 
 def _without_numbers(lines: Sequence[str]) -> list[str]:
     """Return the lines with constants replaced by the numbers that they stand for."""
-    kept = list(lines)
+    result = list(lines)
     for line in lines:
         match = _NUMBERS.fullmatch(line)
         if match is None:
             continue
         names: dict[str, str] = dict(_NUMBER.findall(match[1]))
-        text = "\n".join(other for other in kept if other != line)
+        text = "\n".join(other for other in result if other != line)
         if any(re.search(rf"\w \*?{name}\b|, {name} =", text) or not _is_summand(name, text) for name in names):
             continue
-        kept.remove(line)
+        result.remove(line)
         for name, number in names.items():
-            kept = [_with(name, number, other) for other in kept]
-        kept = [_simplified(other) for other in kept]
-    return kept
+            result = [_with(name, number, other) for other in result]
+        result = [_simplified(other) for other in result]
+    return result
 
 
 def _is_summand(name: str, text: str) -> bool:
@@ -368,7 +368,7 @@ def _simplified(line: str) -> str:
     return line
 
 
-def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
+def _without_loop(lines: Sequence[str], head: int) -> list[str] | None:
     """Return the lines without the loop at `head`, which runs once; None: there is none, or it must stay a loop."""
     match = _LOOP.fullmatch(lines[head])
     if match is None or not 0 < int(match[4]) - int(match[3]) <= int(match[5] or 1):
@@ -380,13 +380,13 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     inside = list(lines[head + 1 : end])
     text = "\n".join(inside)
     moved = _MOVED.findall(match[6])
-    kept = [f"{step};" for step, name in moved if not _is_last_use(lines, head, end + braced, name)]
-    if _leaves(inside) and (kept or not _goes_on_alike(inside, lines, head, end + braced)):
+    steps = [f"{step};" for step, name in moved if not _is_last_use(lines, head, end + braced, name)]
+    if _leaves(inside) and (steps or not _goes_on_alike(inside, lines, head, end + braced)):
         inside = _with_else(inside, indent + 4)
         if _leaves(inside):
             return None
         text = "\n".join(inside)
-    inside += [" " * (indent + 4) + step for step in kept]
+    inside += [" " * (indent + 4) + step for step in steps]
     if re.search(rf"\bint32_t {variable}\b", text):
         return None
     if braced and lines[end : end + 1] != [" " * indent + "}"]:
@@ -394,23 +394,23 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     before, after = list(lines[:head]), list(lines[end + braced :])
     if before and before[-1].lstrip().startswith(("MT_UNROLL(", "MT_SIMD_LOOP")):
         before.pop()
-    own = _own(inside, indent)
+    declared = _declarations(inside, indent)
     if not _is_summand(variable, text):
         inside.insert(0, f"{' ' * (indent + 4)}const int32_t {variable} = {first};")
-        own.append(variable)
+        declared.append(variable)
     else:
         inside = [_with(variable, first, line) for line in inside]
     if before and _is_bare_head(before[-1], indent):
         return _with_braces(before, inside, indent, after)
-    if any(_is_named(name, [*before, *after]) for name in own):
+    if any(_is_named(name, [*before, *after]) for name in declared):
         return [*before, " " * indent + "{", *inside, " " * indent + "}", *after]
     return [*before, *(line[4:] for line in inside), *after]
 
 
-def _own(inside: Sequence[str], indent: int) -> list[str]:
+def _declarations(inside: Sequence[str], indent: int) -> list[str]:
     """Return the variables that a block declares."""
-    found = (_DECLARED.match(line.lstrip()) for line in inside if _indent(line) == indent + 4)
-    return [match[1] for match in found if match]
+    matches = (_DECLARED.match(line.lstrip()) for line in inside if _indent(line) == indent + 4)
+    return [match[1] for match in matches if match]
 
 
 def _with_braces(before: Sequence[str], inside: Sequence[str], indent: int, after: Sequence[str]) -> list[str]:
@@ -445,11 +445,11 @@ def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
     before, inside, after = list(lines[:head]), lines[head + 1 : end], list(lines[end + 1 :])
     if before and _is_bare_head(before[-1], indent):
         return _with_braces(before, inside, indent, after)
-    own = _own(inside, indent)
+    declared = _declarations(inside, indent)
     is_whole_body = bool(before) and before[-1].endswith(") {") and after[:1] == [" " * (indent - 4) + "}"]
-    if is_whole_body and not any(_is_named(name, before[-1:]) for name in own):
+    if is_whole_body and not any(_is_named(name, before[-1:]) for name in declared):
         return [*before, *(line[4:] for line in inside), *after]
-    if any(_is_named(name, after) or not _is_of_loops(name, before, indent) for name in own):
+    if any(_is_named(name, after) or not _is_of_loops(name, before, indent) for name in declared):
         return None
     return [*before, *(line[4:] for line in inside), *after]
 

@@ -115,8 +115,7 @@ class _Pointers:
         if address.memory != "arena":
             name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
             return further(name, address.offset, dtype.size)
-        own = self.arena.values.get(value)
-        spot = own or self.arena.values[self.lies.root(value)]
+        spot = self.arena.values.get(value) or self.arena.values[self.lies.root(value)]
         return further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
 
     def scratch(self, number: int, c_type: str) -> str:

@@ -12,14 +12,14 @@ BY_ARENA = "Calls with different arenas may run at the same time, in interrupt h
 def variables(model: CModel, weights_in_ram: int) -> tuple[str, ...]:
     """Return what lies in RAM besides the caller's own memory and the stack."""
     plan, conventions = model.plan, model.conventions
-    found = {
+    present = {
         "weights": weights_in_ram > 0,
         "arena": plan.arena_bytes > 0 and not conventions.context,
         "inference in progress": conventions.interface in ("step", "feed"),
         "graph's tables": conventions.executor == "graph",
         "devices' state": model.devices.can_fail,
     }
-    return tuple(name for name, is_there in found.items() if is_there)
+    return tuple(name for name, is_there in present.items() if is_there)
 
 
 def entry_points(model: CModel) -> tuple[EntryPoint, ...]:

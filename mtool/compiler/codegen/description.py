@@ -113,7 +113,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         for reads, writes in [operands_of(plan, step.node)]
     )
     macs = sum(operator.macs for operator in operators)
-    in_ram = weights.total_bytes({name: one for name, one in functions.constants.items() if name in functions.in_ram})
+    in_ram = weights.total_bytes({name: data for name, data in functions.constants.items() if name in functions.in_ram})
     return Manifest(
         mtool_version=__version__,
         model=graph.name,
@@ -135,7 +135,7 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         constant_bytes_in_ram=in_ram,
         symbols={
             "run": f"{graph.name}_{'run' if graph.stream is None else 'finish'}",
-            "arena": next((pool_symbol(graph.name, one.pool.name) for one in plan.pools if one.pool.is_arena), "")
+            "arena": next((pool_symbol(graph.name, p.pool.name) for p in plan.pools if p.pool.is_arena), "")
             if plan.pools
             else f"{graph.name}_arena",
             **({"reset": f"{graph.name}_reset"} if graph.states else {}),
@@ -151,8 +151,8 @@ def manifest_of(model: CModel, read: ModelConstants) -> Manifest:
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
         device_buffers=device_buffer_bytes(plan),
-        pools=tuple(_pool(graph.name, one) for one in plan.pools),
-        constant_pools=tuple(_constant_pool(functions, one) for one in plan.constant_pools),
+        pools=tuple(_pool(graph.name, placed) for placed in plan.pools),
+        constant_pools=tuple(_constant_pool(functions, pool) for pool in plan.constant_pools),
         inner_regions=tuple(
             InnerRegion(
                 key=key, name=node.name, backend=External.of(node).backend, operator=number, origins=node.origins
@@ -191,7 +191,7 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
             ),
             None,
         ),
-        window=next((Window(axis=one.axis or 0, rows=one.rows) for one in graph.slides if one.value == value), None),
+        window=next((Window(axis=s.axis or 0, rows=s.rows) for s in graph.slides if s.value == value), None),
         stream=None
         if stream is None
         else RowStream(rows=stream.rows, row_bytes=kind.bytes // stream.rows, order=stream.order, until=stream.until),
@@ -222,14 +222,14 @@ def _pool(model: str, placed: PlacedPool) -> PoolOfArena:
 
 
 def _constant_pool(functions: Functions, pool: Pool) -> ConstantPool:
-    own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
+    symbols = (symbol for symbol, other in functions.in_pools.items() if other.name == pool.name)
     return ConstantPool(
         name=pool.name,
         bytes=bytes_in(functions, pool),
         limit_bytes=pool.bytes,
         waits=pool.speed,
         section=pool.section,
-        constants={symbol: functions.constants[symbol].nbytes for symbol in own},
+        constants={symbol: functions.constants[symbol].nbytes for symbol in symbols},
     )
 
 

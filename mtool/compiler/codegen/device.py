@@ -87,18 +87,18 @@ def devices_of(plan: Plan) -> Devices:
     for number, step in enumerate(plan.steps):
         inside = [(number, [step])] if isinstance(step.node.attrs, External) else []
         for name, body in _bodies(step):
-            if any(isinstance(one.node.attrs, External) for one in body.steps):
+            if any(isinstance(inner.node.attrs, External) for inner in body.steps):
                 bases[name] = end
                 inside.append((end, [*body.steps]))
                 end += len(body.steps)
         for first, steps in inside:
-            for key, one in enumerate(steps, first):
-                attrs = one.node.attrs
+            for key, inner in enumerate(steps, first):
+                attrs = inner.node.attrs
                 if not isinstance(attrs, External):
                     continue
                 handed |= {function for _, function in attrs.hooks if attrs.resource}
                 if attrs.can_fail or attrs.hooks:
-                    regions.append((key, number, one.node))
+                    regions.append((key, number, inner.node))
                 for when, hook in attrs.hooks:
                     hooks[when].setdefault(hook, key)
     return Devices(
@@ -111,8 +111,8 @@ def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
     if isinstance(step.schedule, ControlSchedule) and isinstance(step.node.attrs, Control):
         for name, body in zip(step.node.attrs.names, step.schedule.plans, strict=True):
             yield body_name(step.node, name), body
-            for one in body.steps:
-                yield from _bodies(one)
+            for inner in body.steps:
+                yield from _bodies(inner)
 
 
 def body_name(node: Node, body: str) -> str:
@@ -124,8 +124,8 @@ def regions_of(step: Step) -> Iterator[External]:
     """Yield the region that a step is, or the regions inside it."""
     if isinstance(step.schedule, ControlSchedule):
         for body in step.schedule.plans:
-            for one in body.steps:
-                yield from regions_of(one)
+            for inner in body.steps:
+                yield from regions_of(inner)
     elif isinstance(step.node.attrs, External):
         yield step.node.attrs
 
@@ -227,7 +227,7 @@ def _failed(devices: Devices) -> list[str]:
 def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
     model, hooks = devices.model, devices.hooks
     begins, ends = _prototypes(devices)
-    own = ["    (void)resource;"] * devices.take_resource
+    ignored = ["    (void)resource;"] * devices.take_resource
     opening = [*hooks["activate"].items(), *hooks["open"].items()]
     opened = len(opening) + 1
     begin = [
@@ -250,21 +250,21 @@ def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
         ]
         begin += [f"        ++{model}_devices.opened;", "    }"]
     begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
-    begin += [f"    {line}" for one in hooks["before"].items() for line in called(*one)]
+    begin += [f"    {line}" for hook in hooks["before"].items() for line in called(*hook)]
     return [
         "/* The number of device-opening functions that succeeded; one more when all have. */",
         structure(f"{model}_devices", ["uint16_t opened;", "uint8_t is_running; /* an inference is in progress */"]),
         "",
         function(
             ends,
-            *own,
+            *ignored,
             f"    if (!{model}_devices.is_running)",
             "        return status;",
             f"    {model}_devices.is_running = 0;",
             *_all_called(devices, "after"),
             "    return status;",
         ),
-        function(begins, *own, *begin, "    return status;"),
+        function(begins, *ignored, *begin, "    return status;"),
         function(
             devices.close(takes_resource=takes_resource),
             *devices.no_resource(takes_resource=takes_resource),

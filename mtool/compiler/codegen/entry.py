@@ -58,16 +58,16 @@ def operator_functions(model: CModel, calls: Calls) -> list[str]:
     start += [line for call in starts for line in ("    if (number == 0)", f"        {call}")]
     if model.conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))", ""]
-        prototype, one = operator_prototype(model, calls), [*start, *body, "    return 0;"]
+        prototype, statements = operator_prototype(model, calls), [*start, *body, "    return 0;"]
         if not devices.have_hooks:
-            return [*head, function(prototype, *one), *_UNDEFINED]
+            return [*head, function(prototype, *statements), *_UNDEFINED]
         inner = "static " + prototype.replace(f"{model}_operator(", "one_operator(", 1)
         call = f"one_operator({', '.join(['number', *calls.passed])})"
-        return [*head, function(inner, *one), *_UNDEFINED, function(prototype, *_around(model, call))]
+        return [*head, function(inner, *statements), *_UNDEFINED, function(prototype, *_around(model, call))]
     call = f"{model}_calls({', '.join(['&only', *calls.passed])})"
-    one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
+    statements = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
     if devices.have_hooks:
-        one = _around(model, call)
+        statements = _around(model, call)
     streamed = [
         f"    if (number < {head_steps(plan)}) {{",
         f"        (void){model}_head_call(number, rows);",
@@ -93,7 +93,7 @@ def operator_functions(model: CModel, calls: Calls) -> list[str]:
             *streamed,
             "    const volatile int32_t only = number;",
             *start,
-            *one,
+            *statements,
         ),
     ]
 
@@ -119,15 +119,15 @@ def all_operators(model: CModel, calls: Calls) -> list[str]:
 
 def entry_point(model: CModel, calls: Calls, head: Head | None) -> list[str]:
     """Return the C of the entry point that calls the operators; `head` are the ones that are called as rows arrive."""
-    one = operator_functions(model, calls)
+    operators = operator_functions(model, calls)
     if model.conventions.interface == "step":
-        return [*one, *_in_steps(model, calls)]
+        return [*operators, *_in_steps(model, calls)]
     work = all_operators(model, calls)
     if head is not None:
         starts = (f"    {call}" for call in (*load_call(model), *start_call(model)))
         begin = [*starts, *_copies(model, "inputs")]
-        return [*one, *entry_points(model, head, begin, work, _copies(model, "outputs"))]
-    return [*one, *whole(model, work, calls.structures)]
+        return [*operators, *entry_points(model, head, begin, work, _copies(model, "outputs"))]
+    return [*operators, *whole(model, work, calls.structures)]
 
 
 def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list[str]:
@@ -137,16 +137,16 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
     """
     conventions, devices = model.conventions, model.devices
     is_inner = conventions.takes_resource  # inside the entry point
-    handed = [f", {one}" for one in devices.declared if is_inner]
-    own = devices.no_resource(takes_resource=is_inner)
+    handed = [f", {parameter}" for parameter in devices.declared if is_inner]
+    ignored = devices.no_resource(takes_resource=is_inner)
     name = outer = "static int32_t run" if is_inner else f"int32_t {model}_run"
     has_hooks = devices.have_hooks and conventions.executor != "graph-host"  # there, its wrappers call them
     if has_hooks:
         name = "static int32_t inference"
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
-    passed = [f", {one}" for one in devices.declared if is_inner or has_hooks]
+    passed = [f", {parameter}" for parameter in devices.declared if is_inner or has_hooks]
     prototype = f"{name}({'void *context, ' * conventions.context}{structures}{''.join(passed)})"
-    body = [] if has_hooks else own
+    body = [] if has_hooks else ignored
     body += ["    (void)resource;"] * bool(passed)
     body += [f"    {model.arena.parameter_type} *const {PARAMETER} = context;"] * conventions.context
     starts = [] if conventions.context else [*load_call(model), *start_call(model)]
@@ -161,7 +161,7 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
         lines.append(
             function(
                 f"{outer}({structures}{''.join(handed)})",
-                *own,
+                *ignored,
                 f"    int32_t status = {devices.begin(is_new=True)};",
                 "    if (status == 0)",
                 f"        status = inference({', '.join(['inputs, outputs', *devices.passed])});",
@@ -193,7 +193,7 @@ def _in_steps(model: CModel, calls: Calls) -> list[str]:
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(model, calls, number, "inference.inputs", "inference.outputs")
     copies = _copies(model, "outputs")
-    kept = [
+    fields = [
         f"const struct {model}_inputs *inputs;",
         f"const struct {model}_outputs *outputs;",
         "uint16_t left; /* operators still to run */",
@@ -223,7 +223,7 @@ def _in_steps(model: CModel, calls: Calls) -> list[str]:
         lines += [*(f"    {line}" for line in copies), "    }"]
     return [
         "/* The inference in progress. */",
-        structure("inference", kept),
+        structure("inference", fields),
         "",
         begin,
         function(f"int32_t {model}_step(void)", *lines, "    return 0;"),
@@ -252,7 +252,7 @@ def _copies(model: CModel, kind: Literal["inputs", "outputs"]) -> list[str]:
 
 def operators_header(model: CModel, calls: Calls) -> list[str]:
     """Return the offsets in the arena, and the prototypes of the functions that `<model>.c` defines."""
-    lines: list[str] = [declaration(one.prototype) for one in model.functions.functions]
+    lines: list[str] = [declaration(func.prototype) for func in model.functions.functions]
     lines += inner_declarations(model.devices)
     if model.conventions.executor != "graph":
         note = "/* Run one operator by its number: an inference is all of them, in order from 0. */"

@@ -13,7 +13,7 @@ def check_alignment(plan: Plan) -> None:
     Raises:
         BuildError: a tensor is misaligned: the caller keeps it, or it lies within another tensor.
     """
-    for inner, step in ((one, step) for one in plans_in(plan) for step in one.steps):
+    for inner, step in ((part, step) for part in plans_in(plan) for step in part.steps):
         attrs = step.node.attrs
         if not isinstance(attrs, External) or attrs.tensor_alignment == 1:
             continue
@@ -44,19 +44,19 @@ def external_files(plan: Plan) -> dict[str, bytes]:
     Raises:
         BuildError: two regions have different files with the same name, or one has a name of the model's own files.
     """
-    own, found = f"{plan.graph.name}", dict[str, bytes]()
-    for step in (step for one in plans_in(plan) for step in one.steps):
+    model, files = f"{plan.graph.name}", dict[str, bytes]()
+    for step in (step for part in plans_in(plan) for step in part.steps):
         if not isinstance(step.node.attrs, External):
             continue
         for path, data in step.node.attrs.files.items():
-            is_own = path.startswith((f"{own}.", f"{own}_")) or path == "mtool.json"
-            if is_own or found.setdefault(path, data) != data:
+            is_own = path.startswith((f"{model}.", f"{model}_")) or path == "mtool.json"
+            if is_own or files.setdefault(path, data) != data:
                 raise BuildError(
                     f"the backend {step.node.attrs.backend} has a file {path}, but "
                     f"{'so does the model itself' if is_own else 'another region has one with other contents'}",
                     details=[f"for {step.node.name}"],
                 )
-    return found
+    return files
 
 
 # Board memories that backends' regions request by name, besides the arena: one piece of each for the model.
@@ -64,17 +64,17 @@ def external_files(plan: Plan) -> dict[str, bytes]:
 
 def device_buffer_bytes(plan: Plan) -> dict[str, int]:
     """Return the bytes of each memory that a plan's regions use; they use them one after another."""
-    found: dict[str, int] = {}
-    for one in _pieces(plan):
-        found[one.memory] = max(found.get(one.memory, 0), one.offset + one.bytes)
-    return found
+    sizes: dict[str, int] = {}
+    for piece in _pieces(plan):
+        sizes[piece.memory] = max(sizes.get(piece.memory, 0), piece.offset + piece.bytes)
+    return sizes
 
 
 def device_buffers(plan: Plan) -> list[str]:
     """Return the C that defines them."""
     lines = []
     for memory, size in device_buffer_bytes(plan).items():
-        alignment = max(one.alignment for one in _pieces(plan) if one.memory == memory)
+        alignment = max(piece.alignment for piece in _pieces(plan) if piece.memory == memory)
         lines += [
             comment(f"The part of the board's memory {memory} that regions use while they are computed."),
             f"MT_IN_MEMORY({memory}, {alignment}) uint8_t {plan.graph.name}_{memory}[{size}];",
@@ -84,5 +84,5 @@ def device_buffers(plan: Plan) -> list[str]:
 
 
 def _pieces(plan: Plan) -> list[MemoryPiece]:
-    steps = [step for one in plans_in(plan) for step in one.steps]
-    return [one for step in steps if isinstance(step.node.attrs, External) for one in step.node.attrs.memory_pieces]
+    steps = [step for part in plans_in(plan) for step in part.steps]
+    return [piece for step in steps if isinstance(step.node.attrs, External) for piece in step.node.attrs.memory_pieces]

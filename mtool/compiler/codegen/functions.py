@@ -68,23 +68,23 @@ class _Alike:
 
 def common_kernels(plan: Plan) -> dict[Hashable, Kernel]:
     """Return the kernels of a plan's steps, by their likenesses: those that differ only in numbers have one body."""
-    graph, known, groups = plan.graph, dict[Hashable, _Alike](), dict[Hashable, _Alike]()
+    graph, group_of, groups = plan.graph, dict[Hashable, _Alike](), dict[Hashable, _Alike]()
     for step in plan.steps:
         if isinstance(step.node.attrs, Control | External):
             continue
         likeness = graph.likeness(step.node)
-        if likeness not in known:
-            one = step.schedule.emit(step.node, graph, plan.target)
-            key = one.arguments, skeleton_of(one.body), one.level, one.is_hot, one.inner, one.can_fail
-            known[likeness] = groups.setdefault(key, _Alike())
-            known[likeness].kernels[likeness] = one
-        known[likeness].calls += 1
-        known[likeness].cost += step.schedule.cost(step.node, graph, plan.target)
+        if likeness not in group_of:
+            kernel = step.schedule.emit(step.node, graph, plan.target)
+            key = kernel.arguments, skeleton_of(kernel.body), kernel.level, kernel.is_hot, kernel.inner, kernel.can_fail
+            group_of[likeness] = groups.setdefault(key, _Alike())
+            group_of[likeness].kernels[likeness] = kernel
+        group_of[likeness].calls += 1
+        group_of[likeness].cost += step.schedule.cost(step.node, graph, plan.target)
     kernels: dict[Hashable, Kernel] = {}
     total = sum(alike.cost for alike in groups.values())
     for alike in groups.values():
         unroll = UNROLL if alike.cost >= SMALL_SHARE * total else 0
-        alike.kernels = {key: replace(one, body=unrolled(one.body, unroll)) for key, one in alike.kernels.items()}
+        alike.kernels = {key: replace(k, body=unrolled(k.body, unroll)) for key, k in alike.kernels.items()}
         kernels |= alike.kernels | _joined(alike)
     return kernels
 
@@ -105,7 +105,7 @@ def _joined(alike: _Alike) -> dict[Hashable, Kernel]:
     if (count - 1) * code <= (_READ + 2 * count) * len(columns) + _CALL * alike.calls:
         return {}
     first = kernels[0]
-    own = replace(
+    common = replace(
         first,
         arguments=(
             *first.arguments,
@@ -116,16 +116,16 @@ def _joined(alike: _Alike) -> dict[Hashable, Kernel]:
         headers=tuple(dict.fromkeys(name for kernel in kernels for name in kernel.headers)),
         shared=tuple(dict.fromkeys(line for kernel in kernels for line in kernel.shared)),
     )
-    found = {}
+    joined = {}
     for number, (likeness, kernel) in enumerate(alike.kernels.items()):
         table = np.array([column[number] for column in columns], np.int16 if _are_short(columns) else np.int32)
-        found[likeness] = replace(
-            own,
+        joined[likeness] = replace(
+            common,
             in_ram=kernel.in_ram,
             constants={**kernel.constants, NUMBERS: table},
             layouts={**kernel.layouts, NUMBERS: "the numbers of the function for this operator"},
         )
-    return found
+    return joined
 
 
 def _are_short(columns: Sequence[Sequence[int]]) -> bool:
@@ -173,16 +173,16 @@ class Call:
 
     def operands(self, node: Node) -> list[tuple[str, str]]:
         """Return each argument's kind: "value" and its name, "constant" and its symbol, "scratch" or "resource"."""
-        found = []
+        operands = []
         for argument in self.function.kernel.arguments:
-            kind, which = (argument.source, 0) if isinstance(argument.source, str) else argument.source
+            kind, index = (argument.source, 0) if isinstance(argument.source, str) else argument.source
             if kind == "constant":
-                found.append((kind, self.constants[str(which)]))
+                operands.append((kind, self.constants[str(index)]))
             elif kind in ("input", "output"):
-                found.append(("value", (node.inputs if kind == "input" else node.outputs)[int(which)]))
+                operands.append(("value", (node.inputs if kind == "input" else node.outputs)[int(index)]))
             else:
-                found.append((kind, ""))
-        return found
+                operands.append((kind, ""))
+        return operands
 
     def text(self, arguments: Sequence[str], title: str) -> str:
         """Return the statement; a comment names the operator, unless it is the function's first."""
@@ -270,13 +270,13 @@ def call_loops(plan: Plan, calls: Sequence[Call], first: int = 0) -> tuple[CallL
     """Return the steps from `first` on as loops, in order; without row-wise execution each step is a loop of one."""
     if not plan.graph.line_buffers:
         return tuple(CallLoop(number) for number in range(first, len(plan.steps)))
-    each = [described(plan, call, number) for number, call in enumerate(calls)]
-    found: list[CallLoop] = []
+    descriptions = [described(plan, call, number) for number, call in enumerate(calls)]
+    loops: list[CallLoop] = []
     number = first
-    while number < len(each):
-        found.append(_longest(each, number))
-        number = found[-1].end
-    return tuple(found)
+    while number < len(descriptions):
+        loops.append(_longest(descriptions, number))
+        number = loops[-1].end
+    return tuple(loops)
 
 
 def described(plan: Plan, call: Call, number: int) -> Described:
@@ -312,19 +312,19 @@ def _longest(calls: Sequence[Described], first: int) -> CallLoop:
 
 
 def _moves(
-    calls: Sequence[Described], first: int, length: int, wanted: tuple[tuple[int, ...], ...] | None
+    calls: Sequence[Described], first: int, length: int, expected: tuple[tuple[int, ...], ...] | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Return how far the next `length` calls advance from those at `first`; None: other calls, or not `wanted`."""
+    """Return how far the next `length` calls advance from those at `first`; None: other calls, or not `expected`."""
     moves = []
     for position in range(length):
-        one, other = calls[first + position], calls[first + position + length]
-        if one.same != other.same:
+        call, later = calls[first + position], calls[first + position + length]
+        if call.same != later.same:
             return None
-        moved = tuple(b - a for a, b in zip(one.offsets, other.offsets, strict=True))
-        if any(by % size for by, size in zip(moved, one.sizes, strict=True)):
+        moved = tuple(b - a for a, b in zip(call.offsets, later.offsets, strict=True))
+        if any(by % size for by, size in zip(moved, call.sizes, strict=True)):
             return None
-        moves.append(tuple(by // size for by, size in zip(moved, one.sizes, strict=True)))
-    return None if wanted is not None and tuple(moves) != wanted else tuple(moves)
+        moves.append(tuple(by // size for by, size in zip(moved, call.sizes, strict=True)))
+    return None if expected is not None and tuple(moves) != expected else tuple(moves)
 
 
 def moved(arguments: Sequence[str], moves: Sequence[int]) -> list[str]:
@@ -404,7 +404,7 @@ class _Names:
 
     def arguments(self) -> list[Argument]:
         """Return the parameters that are used."""
-        found = [
+        tensors = [
             Argument(name, self.graph.types[value].dtype.c, (kind, number))
             for kind, names, values in (
                 ("input", self.inputs, self.node.inputs),
@@ -413,7 +413,7 @@ class _Names:
             for number, (name, value) in enumerate(zip(names, values, strict=True))
             if name in self.used
         ]
-        return [*found, *([Argument("scratch", "uint8_t", "scratch")] if "scratch" in self.used else [])]
+        return [*tensors, *([Argument("scratch", "uint8_t", "scratch")] if "scratch" in self.used else [])]
 
 
 @frozen
@@ -441,28 +441,28 @@ class _Pointers:
 
     def __init__(
         self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],
-        outputs: Sequence[Callable[[], str]], states: Sequence[Callable[[], str]], own: Mapping[str, str],
+        outputs: Sequence[Callable[[], str]], states: Sequence[Callable[[], str]], names: Mapping[str, str],
     ) -> None:  # fmt: skip
         self.plan, self._scratch = body.plan, scratch
         self.outside = {"inputs": inputs, "outputs": outputs, "states": states}
         self.lies = aliases(body.plan.graph)
-        self.names: dict[str, str] = dict(own)
+        self.names: dict[str, str] = dict(names)
         for root, stem, _ in written(body.plan):
             if root not in self.names:
-                taken, numbered = {*self.names.values()}, (f"{stem}_{number}" for number in itertools.count(2))
-                self.names[root] = next(name for name in itertools.chain([stem], numbered) if name not in taken)
+                used, numbered = {*self.names.values()}, (f"{stem}_{number}" for number in itertools.count(2))
+                self.names[root] = next(name for name in itertools.chain([stem], numbered) if name not in used)
         self.storage = {root: number for number, (piece, _) in enumerate(body.plan.storages) for root in piece.values}
-        self.made: dict[str, _Pointer] = {}
+        self.pointers: dict[str, _Pointer] = {}
 
     def declared(self) -> list[str]:
         """Return the C of the pointers and of their offsets in the scratch."""
-        own = sorted((one for one in self.made.values() if not one.over), key=lambda one: one.offset)
-        if len(own) > 1 or any(one.offset for one in own):
+        placed = sorted((p for p in self.pointers.values() if not p.over), key=lambda p: p.offset)
+        if len(placed) > 1 or any(p.offset for p in placed):
             map_of_scratch = "/* Offsets in the scratch, in bytes from its start. */"
-            offsets = [map_of_scratch, "enum {", *(f"    {one.name}_offset = {one.offset}," for one in own), "};"]
+            offsets = [map_of_scratch, "enum {", *(f"    {p.name}_offset = {p.offset}," for p in placed), "};"]
         else:
             offsets = []
-        return [*offsets, *(one.declaration(self._scratch(), is_alone=not offsets) for one in self.made.values())]
+        return [*offsets, *(p.declaration(self._scratch(), is_alone=not offsets) for p in self.pointers.values())]
 
     def value(self, value: str) -> str:
         """Return the pointer to a value."""
@@ -483,13 +483,13 @@ class _Pointers:
 
     def _declared(self, name: str, c_type: str, offset: int, storage: int | None = None) -> str:
         """Return the name of a pointer `offset` bytes into the scratch; `storage`: the one that holds the value."""
-        there = self.made.get(name)
+        there = self.pointers.get(name)
         if there is not None and (there.c_type, there.offset) != (c_type, offset):
             return self._declared(f"{name}_as_{c_type}", c_type, offset, storage)
         if there is None:
-            own = (c_type, offset, storage)
-            same = [one for one in self.made.values() if (one.c_type, one.offset, one.storage) == own]
-            self.made[name] = _Pointer(name, *own, same[0].name if same and storage is not None else "")
+            key = (c_type, offset, storage)
+            same = [p for p in self.pointers.values() if (p.c_type, p.offset, p.storage) == key]
+            self.pointers[name] = _Pointer(name, *key, same[0].name if same and storage is not None else "")
         return name
 
 
@@ -542,11 +542,11 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
         kind = graph.types[graph.inputs[place]]
         return _row(names.input(attrs.first_row + place), kind, attrs, backwards=attrs.backwards[place])
 
-    wanted = sum(one.is_output for one in attrs.carried)
+    carried_count = sum(state.is_output for state in attrs.carried)
 
     def row_out(place: int) -> str:
         kind = graph.types[graph.outputs[attrs.goes_on + place]]
-        return _row(names.output(wanted + place), kind, attrs, backwards=attrs.reversed[place])
+        return _row(names.output(carried_count + place), kind, attrs, backwards=attrs.reversed[place])
 
     inputs = [_later(row_in, place) for place in range(rows)]
     inputs += [_later(names.input, attrs.first_row + place) for place in range(rows, others)]
@@ -554,16 +554,16 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
     if attrs.goes_on:
         outputs.insert(0, lambda: "&going")
     states = [value for _, value, _ in graph.state_values]
-    own = {value: f"carried{place}" for place, value in enumerate(states)}
-    positions = itertools.accumulate((one.is_output for one in attrs.carried), initial=0)
-    kept = [_later(names.output, position) for position in positions]
-    pointers = _Pointers(body, names.scratch, [*inputs, number], outputs, kept, own)
+    carried = {value: f"carried{place}" for place, value in enumerate(states)}
+    positions = itertools.accumulate((state.is_output for state in attrs.carried), initial=0)
+    state_outputs = [_later(names.output, position) for position in positions]
+    pointers = _Pointers(body, names.scratch, [*inputs, number], outputs, state_outputs, carried)
     called = _calls(body, pointers)
     begin, end = _first_values(names, attrs, pointers, states, symbol), _last_values(names, attrs, pointers, states)
     if not attrs.is_counted:
         for place in range(len(attrs.reversed)):
-            kind = names.graph.types[names.node.outputs[wanted + place]]
-            begin.append(f"memset({names.output(wanted + place)}, 0, {kind.c_bytes});")
+            kind = names.graph.types[names.node.outputs[carried_count + place]]
+            begin.append(f"memset({names.output(carried_count + place)}, 0, {kind.c_bytes});")
     if attrs.has_condition:
         begin.append(f"uint8_t going = *{names.input(int(attrs.has_trips))};")
     elif attrs.goes_on:
@@ -598,9 +598,9 @@ def _first_values(
 ) -> list[str]:
     """Return the lines that initialize the carried values for the first round."""
     lines, place = [], attrs.first_carried
-    for number, (one, value) in enumerate(zip(attrs.carried, states, strict=True)):
+    for number, (state, value) in enumerate(zip(attrs.carried, states, strict=True)):
         kind, target = pointers.plan.graph.types[value], pointers.value(value)
-        if one.is_given:
+        if state.is_given:
             source = names.input(place)
             if value in pointers.plan.in_states:  # and its first value may lie there
                 lines.append(f"if ({target} != {source})")
@@ -610,10 +610,10 @@ def _first_values(
             lines.append(f"{target}, {source}, {kind.c_bytes});")
             place += 1
             continue
-        data = np.zeros(kind.shape, kind.dtype.numpy) if one.initial is None else one.initial
-        found = {*np.ascontiguousarray(data).tobytes()}
-        if len(found) == 1:
-            lines.append(f"memset({target}, {found.pop()}, {kind.c_bytes});")
+        data = np.zeros(kind.shape, kind.dtype.numpy) if state.initial is None else state.initial
+        byte_values = {*np.ascontiguousarray(data).tobytes()}
+        if len(byte_values) == 1:
+            lines.append(f"memset({target}, {byte_values.pop()}, {kind.c_bytes});")
         else:
             lines.append(f"MT_FLASH_COPY({target}, {symbol(f'initial{number}', data)}, {kind.c_bytes});")
     return lines
@@ -621,11 +621,11 @@ def _first_values(
 
 def _last_values(names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequence[str]) -> list[str]:
     """Return the lines that copy the carried values in use to the outputs."""
-    wanted = [value for one, value in zip(attrs.carried, states, strict=True) if one.is_output]
+    outputs = [value for state, value in zip(attrs.carried, states, strict=True) if state.is_output]
     types = pointers.plan.graph.types
     return [
         f"memcpy({names.output(number)}, {pointers.value(value)}, {types[value].c_bytes});"
-        for number, value in enumerate(wanted)
+        for number, value in enumerate(outputs)
         if value not in pointers.plan.in_states
     ]
 
@@ -663,9 +663,9 @@ class Functions:
     in_pools: Mapping[str, Pool] = field(default_factory=dict)
 
     @property
-    def own(self) -> tuple[Function, ...]:
+    def defined(self) -> tuple[Function, ...]:
         """The functions that the model itself defines."""
-        return tuple(one for one in self.functions if not one.is_borrowed)
+        return tuple(func for func in self.functions if not func.is_borrowed)
 
     @property
     def read(self) -> dict[str, Array]:
@@ -674,11 +674,11 @@ class Functions:
 
     def constant_bytes(self) -> dict[str, dict[str, int]]:
         """Return the bytes of the constants that each operator reads, by their symbols."""
-        found: dict[str, dict[str, int]] = {}
+        sizes: dict[str, dict[str, int]] = {}
         for step, call in zip(self.plan.steps, self.calls, strict=True):
-            own = found.setdefault(step.node.title, {})
-            own |= {symbol: self.read[symbol].nbytes for symbol in call.constants.values()}
-        return found
+            entry = sizes.setdefault(step.node.title, {})
+            entry |= {symbol: self.read[symbol].nbytes for symbol in call.constants.values()}
+        return sizes
 
 
 def emit_functions(plan: Plan, stored: Stored | None = None) -> Functions:
@@ -704,15 +704,15 @@ def with_copies_in_pools(functions: Functions) -> Functions:
     for step, call in zip(plan.steps, functions.calls, strict=True):
         symbols = {*call.constants.values()}
         if not isinstance(step.node.attrs, Control) and symbols <= {*functions.constants} - functions.in_ram:
-            own = sizes.setdefault(step.node.title, {})
-            own |= {symbol: functions.constants[symbol].nbytes for symbol in call.constants.values()}
-    made, copies = with_copies(plan, sizes)
+            entry = sizes.setdefault(step.node.title, {})
+            entry |= {symbol: functions.constants[symbol].nbytes for symbol in call.constants.values()}
+    new_plan, copies = with_copies(plan, sizes)
     copied = {}
     for symbol, (pool, offset) in copies.items():
         data = functions.constants[symbol]
         spot = Spot(symbol.removeprefix(f"{plan.graph.name}_"), offset, pool=pool)
         copied[symbol] = Copied(spot, data.nbytes, DType.of(data.dtype).c)
-    return replace(functions, plan=made, copied=copied)
+    return replace(functions, plan=new_plan, copied=copied)
 
 
 class _Registry:
@@ -764,27 +764,27 @@ class _Registry:
         used = {symbol: symbol for body in bodies for call in body.calls for symbol in call.constants.values()}
 
         def symbol(name: str, data: Array) -> str:
-            made = self._symbol(f"{step.node.name}_{name}", data, layout_of(name, data))
-            used[made] = made
-            return made
+            new_symbol = self._symbol(f"{step.node.name}_{name}", data, layout_of(name, data))
+            used[new_symbol] = new_symbol
+            return new_symbol
 
         def kernel(node: Node, graph: Graph) -> Kernel:
             return control_kernel(node, graph, bodies, symbol)
 
         is_sized = step.node.name in plan.graph.sized_nodes
-        made = sized_control(step.node, plan.graph, kernel) if is_sized else kernel(step.node, plan.graph)
-        return Call(self._function(step, made), used)
+        control = sized_control(step.node, plan.graph, kernel) if is_sized else kernel(step.node, plan.graph)
+        return Call(self._function(step, control), used)
 
     def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and identified only by their symbols
         key = (kernel.arguments, kernel.body, kernel.level, kernel.is_hot)
         if key not in self.functions:
             alone = not kernel.can_fail and not kernel.inner and not isinstance(step.node.attrs, Control)
-            known = self.stored.functions.get(key) if alone else None
-            made = Function(known.name if known else f"{self.model}_{step.node.name}", without, is_borrowed=bool(known))
-            self.functions[key] = made
-            if alone and known is None:
-                self.stored.functions[key] = made
+            old = self.stored.functions.get(key) if alone else None
+            new = Function(old.name if old else f"{self.model}_{step.node.name}", without, is_borrowed=bool(old))
+            self.functions[key] = new
+            if alone and old is None:
+                self.stored.functions[key] = new
         return self.functions[key]
 
     def _symbol(self, stem: str, data: Array, layout: str, in_ram: bool = False) -> str:
@@ -795,7 +795,7 @@ class _Registry:
             symbol = self.stored.constants.setdefault(whole, f"{self.model}_{stem}")
             self._symbols[key] = symbol
             self.in_ram |= {symbol} if in_ram else set()
-            own = self.constants if symbol == f"{self.model}_{stem}" else self.borrowed
-            own[symbol] = data
+            target = self.constants if symbol == f"{self.model}_{stem}" else self.borrowed
+            target[symbol] = data
             self.layouts[symbol] = layout
         return self._symbols[key]

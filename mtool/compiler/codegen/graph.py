@@ -95,7 +95,7 @@ def _storage_ids(plan: Plan, values: list[str]) -> list[int]:
         value: number for number, (piece, _) in enumerate(plan.storages) for value in piece.values
     }
     views = {node.outputs[0]: node.inputs[0] for node in plan.graph.nodes if isinstance(node.attrs, View)}
-    found: dict[int | tuple[str, int], int] = {}
+    ids: dict[int | tuple[str, int], int] = {}
     numbers = []
     for value in values:
         root = value
@@ -103,7 +103,7 @@ def _storage_ids(plan: Plan, values: list[str]) -> list[int]:
             root = views[root]
         address = address_of(plan, value)
         key = pieces.get(root, (address.memory, address.index))
-        numbers.append(found.setdefault(key, len(found)))
+        numbers.append(ids.setdefault(key, len(ids)))
     return numbers
 
 

@@ -103,14 +103,14 @@ def integrity(model: CModel) -> list[str | Part]:
 
 def _sum(constants: Iterable[Array], part: int) -> int:
     """Return the sum that mt_integrity.c finds: of the CRCs of what each run checks of each constant."""
-    total, left = 0, part
+    total, remaining = 0, part
     for data in constants:
         text = np.ascontiguousarray(data).tobytes()
         at = 0
         while at < len(text):
-            count = min(left, len(text) - at)
+            count = min(remaining, len(text) - at)
             total = (total << 1 & _WORD | total >> 31) ^ zlib.crc32(text[at : at + count])
-            at, left = at + count, left - count or part
+            at, remaining = at + count, remaining - count or part
     return total
 
 

@@ -44,7 +44,7 @@ def _where(placed: PlacedPool) -> str:
 
 def needs_header(plan: Plan) -> bool:
     """Whether the arrays' macros are from mtool.h."""
-    return any(one.bytes and (one.pool.section or not one.pool.is_arena) for one in plan.pools)
+    return any(placed.bytes and (placed.pool.section or not placed.pool.is_arena) for placed in plan.pools)
 
 
 def declarations(model: CModel) -> list[str]:
@@ -54,7 +54,7 @@ def declarations(model: CModel) -> list[str]:
     for placed in plan.pools:
         lines.append(f"#define {size_macro(model, placed.pool.name)} {placed.bytes} {comment(_usage(placed))}")
     if not model.arena.is_callers:
-        used = (one.pool.name for one in plan.pools if one.bytes)
+        used = (placed.pool.name for placed in plan.pools if placed.bytes)
         return [*lines, *(f"extern uint8_t {pool_symbol(model, name)}[];" for name in used), ""]
     lines += [
         "",
@@ -62,15 +62,15 @@ def declarations(model: CModel) -> list[str]:
         f"struct {model}_pools {{",
     ]
     lines += [
-        f"    uint8_t *{one.pool.name}; {comment(str(one.alignment) if one.bytes else 'unused: NULL')}"
-        for one in plan.pools
+        f"    uint8_t *{placed.pool.name}; {comment(str(placed.alignment) if placed.bytes else 'unused: NULL')}"
+        for placed in plan.pools
     ]
     return [*lines, "};", ""]
 
 
 def instance(model: CModel) -> list[str]:
     """Return the caller's pools in a firmware of mtool's: the arrays, and the structure."""
-    pointers = (pool_symbol(model, one.pool.name) if one.bytes else "0" for one in model.plan.pools)
+    pointers = (pool_symbol(model, placed.pool.name) if placed.bytes else "0" for placed in model.plan.pools)
     return [
         *definitions(model),
         variable(f"static struct {model}_pools {PARAMETER}", f" = {{{', '.join(pointers)}}}"),
@@ -138,25 +138,25 @@ def with_constants_in_pools(functions: Functions, more: Mapping[str, Array]) -> 
     if not plan.constant_pools:
         return functions
     sizes = {symbol: data.nbytes for symbol, data in {**functions.constants, **more}.items()}
-    own = {symbol: sizes[symbol] for symbol in sizes if symbol not in functions.in_ram}
+    in_flash = {symbol: sizes[symbol] for symbol in sizes if symbol not in functions.in_ram}
     by_operator = functions.constant_bytes()
     densities = _densities(functions, by_operator)
-    constants = [Constant(symbol, size, size * densities.get(symbol, 0.0)) for symbol, size in own.items()]
+    constants = [Constant(symbol, size, size * densities.get(symbol, 0.0)) for symbol, size in in_flash.items()]
     in_pools = in_sections(plan.graph.name, constants, plan.constant_pools, _alignment(functions, plan.constant_pools))
     waits = {symbol: pool.speed / WORD for symbol, pool in in_pools.items()}
 
     def mean(sizes: Mapping[str, int]) -> float:  # cycles that a byte of an operator's constants waits
         return sum(size * waits.get(symbol, 0.0) for symbol, size in sizes.items()) / max(sum(sizes.values()), 1)
 
-    offers = tuple(replace(one, cycles=one.bytes * mean(by_operator.get(one.operator, {}))) for one in plan.offers)
+    offers = tuple(replace(o, cycles=o.bytes * mean(by_operator.get(o.operator, {}))) for o in plan.offers)
     return replace(functions, plan=replace(plan, offers=offers), in_pools=in_pools)
 
 
 def bytes_in(functions: Functions, pool: Pool) -> int:
     """Return the bytes of a pool that constants take, with the padding after each."""
     alignment = max(_alignment(functions, functions.plan.constant_pools), CONSTANT_ALIGNMENT)
-    own = (symbol for symbol, one in functions.in_pools.items() if one.name == pool.name)
-    return sum(aligned(functions.constants[symbol].nbytes, alignment) for symbol in own)
+    symbols = (symbol for symbol, other in functions.in_pools.items() if other.name == pool.name)
+    return sum(aligned(functions.constants[symbol].nbytes, alignment) for symbol in symbols)
 
 
 def section_of(symbol: str, pool: Pool) -> str:
@@ -173,11 +173,11 @@ def map_of(functions: Functions) -> list[str]:
     """Return the lines of the map: the pools and the constants in each."""
     lines = []
     for pool in functions.plan.constant_pools:
-        own = [symbol for symbol, one in functions.in_pools.items() if one.name == pool.name]
+        symbols = [symbol for symbol, other in functions.in_pools.items() if other.name == pool.name]
         slow = f", about {pool.speed:g} cycles an access" if pool.speed else ""
         lines += ["", f"Constants in {pool.name}, {bytes_in(functions, pool):,} bytes of {pool.bytes:,}{slow}"]
-        cells = [("bytes", "what"), *((f"{functions.constants[symbol].nbytes:,}", symbol) for symbol in own)]
-        lines += ["", *columns(cells, (0,))] if own else []
+        cells = [("bytes", "what"), *((f"{functions.constants[symbol].nbytes:,}", symbol) for symbol in symbols)]
+        lines += ["", *columns(cells, (0,))] if symbols else []
     return lines
 
 
@@ -188,10 +188,10 @@ def _alignment(functions: Functions, pools: Sequence[Pool]) -> int:
 
 def _densities(functions: Functions, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
     """Return about how often each byte of a constant is read in an inference, by all operators."""
-    reads = {one.operator: one.bytes for one in functions.plan.reads}
-    found: dict[str, float] = {}
-    for operator, own in sizes.items():
-        density = reads.get(operator, sum(own.values())) / max(sum(own.values()), 1)
-        for symbol in own:
-            found[symbol] = found.get(symbol, 0.0) + density
-    return found
+    reads = {read.operator: read.bytes for read in functions.plan.reads}
+    densities: dict[str, float] = {}
+    for operator, constants in sizes.items():
+        density = reads.get(operator, sum(constants.values())) / max(sum(constants.values()), 1)
+        for symbol in constants:
+            densities[symbol] = densities.get(symbol, 0.0) + density
+    return densities

@@ -76,15 +76,15 @@ def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
         return []
     if not place.arena:
         return [("arena", 0, plan.arena_bytes)]
-    kept = [(offset, one.bytes) for one, offset in plan.storages if is_kept(plan, one)]
-    others = [(offset, one.bytes) for one, offset in plan.storages if not is_kept(plan, one)]
-    found = []
-    for name, pieces in (("states", kept), ("arena", others)):
+    states = [(offset, piece.bytes) for piece, offset in plan.storages if is_kept(plan, piece)]
+    others = [(offset, piece.bytes) for piece, offset in plan.storages if not is_kept(plan, piece)]
+    spans = []
+    for name, pieces in (("states", states), ("arena", others)):
         if pieces:
             begin = min(offset for offset, _ in pieces)
             end = plan.arena_bytes if name == "arena" else max(offset + size for offset, size in pieces)
-            found.append((name, begin, end - begin))
-    return found
+            spans.append((name, begin, end - begin))
+    return spans
 
 
 def areas_table(model: CModel, arena: str, protection: Protection) -> list[str]:
@@ -96,7 +96,7 @@ def areas_table(model: CModel, arena: str, protection: Protection) -> list[str]:
         f"extern uint8_t {', '.join(f'{symbol}[]' for symbol in symbols)}; {comment('by the linker script')}",
     ]
     rows = []
-    for area in (one for one in protection.areas if one.name != "constants"):  # those in RAM are all models'
+    for area in (area for area in protection.areas if area.name != "constants"):  # those in RAM are all models'
         access = "MT_PROTECT_WRITE" if area.access == "write" else "MT_PROTECT_READ"
         if area.name in ("arena", "states"):
             start = f"{arena} + {area.offset}" if area.offset else arena
@@ -110,9 +110,9 @@ def areas_table(model: CModel, arena: str, protection: Protection) -> list[str]:
 def _map(protection: Protection) -> list[str]:
     """Return the lines of a table of the model's areas and their granules."""
     rows = [("area", "access", "bytes", "of which used", "granule")]
-    for one in protection.areas:
-        sizes = ("", "") if one.name in _BY_LINKER else (f"{one.bytes:,}", f"{one.used:,}")
-        rows.append((one.name, one.access, *sizes, f"{one.granule:,}"))
+    for area in protection.areas:
+        sizes = ("", "") if area.name in _BY_LINKER else (f"{area.bytes:,}", f"{area.used:,}")
+        rows.append((area.name, area.access, *sizes, f"{area.granule:,}"))
     lines = [
         f"While it runs, the model can access these areas ({protection.unit}), code and constants in flash for",
         "reading, and its part of the stack; nothing else.",
@@ -138,7 +138,7 @@ def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: U
 
 def shared_arena_definition(symbol: str, macro: str, alignment: int, protections: Sequence[Protection]) -> list[str]:
     """Return the definition of an arena that several models with memory protection share."""
-    areas = [area for one in protections for area in one.areas if area.name in ("arena", "states")]
+    areas = [area for protection in protections for area in protection.areas if area.name in ("arena", "states")]
     alignment = max(alignment, *(area.alignment for area in areas))
     granule, size = max(area.granule for area in areas), max(area.offset + area.bytes for area in areas)
     return [_granules(macro, granule), _defined(symbol, str(size), alignment)]

@@ -26,8 +26,8 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
     plan, interface, arena, among = model.plan, model.interface, model.arena, model.place
     conventions = model.conventions
     is_graph = conventions.executor == "graph"
-    own = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
-    context = f"&{PARAMETER}" if plan.pools else own.symbol if plan.arena_bytes else "0"
+    local_arena = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
+    context = f"&{PARAMETER}" if plan.pools else local_arena.symbol if plan.arena_bytes else "0"
     parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
         model.banner,
@@ -44,7 +44,7 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
         lines += pools.instance(model)
     elif arena.is_callers and plan.arena_bytes:
         macro = f"{model.upper}_ARENA_BYTES"
-        lines += [*arena_definition(own.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
+        lines += [*arena_definition(local_arena.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
     if plan.io == "external":
         both = (("inputs", interface.inputs), ("outputs", interface.outputs))
         for kind, tensors in both:
@@ -76,7 +76,7 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
     for kind, tensors, spots in tables:
         rows = [] if tensors else ["{0, 0},"]
         for tensor, spot in zip(tensors, spots, strict=True):
-            place = own.bytes_at(spot) if spot else _buffer(model, kind, tensor)
+            place = local_arena.bytes_at(spot) if spot else _buffer(model, kind, tensor)
             by_rows = tensor.stream is not None
             rows.append(
                 "{row, sizeof(row)}, /* by rows */" if by_rows else f"{{{place}, {tensor_bytes(model, tensor)}}},"
@@ -85,11 +85,11 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
     if conventions.has_functions:
         lines += ["", *_functions(model)]
     if len(plan.pools) > 1:
-        rows = [f"{{{', '.join(_pool(own, number))}}}," for number in range(1, len(plan.pools))]
+        rows = [f"{{{', '.join(_pool(local_arena, number))}}}," for number in range(1, len(plan.pools))]
         lines += ["", listed("static const struct mt_tensor more_pools[]", rows)]
-    arena_of = {"arena": own.symbol, "arena_bytes": f"{model.upper}_ARENA_BYTES"} if plan.arena_bytes else {}
+    arena_of = {"arena": local_arena.symbol, "arena_bytes": f"{model.upper}_ARENA_BYTES"} if plan.arena_bytes else {}
     if plan.pools:
-        arena_of = dict(zip(("arena", "arena_bytes"), _pool(own, 0), strict=True))
+        arena_of = dict(zip(("arena", "arena_bytes"), _pool(local_arena, 0), strict=True))
     described = {
         "name": c_string(str(model)),
         "model_hash": c_string(model.model_hash),
@@ -111,7 +111,7 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
     others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
     lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
     if protection is not None:
-        lines += ["", *areas_table(model, own.symbol, protection)]
+        lines += ["", *areas_table(model, local_arena.symbol, protection)]
     return [*lines, "", members(f"const struct mt_model {among.descriptor}", described), ""]
 
 

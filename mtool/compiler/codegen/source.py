@@ -32,7 +32,7 @@ from mtool.manifest import Tensor
 def source(model: CModel, calls: Calls) -> list[str]:
     """Return the C of the model; with the graph executor, all but the entry point."""
     plan, arena, conventions, place = model.plan, model.arena, model.conventions, model.place
-    own = [one for one in model.functions.own if not (one.kernel.level or one.kernel.is_hot)]
+    functions = [func for func in model.functions.defined if not (func.kernel.level or func.kernel.is_hot)]
     lines = [
         model.banner,
         *_level("Os" * plan.graph.for_size),
@@ -40,7 +40,7 @@ def source(model: CModel, calls: Calls) -> list[str]:
         *([] if arena.is_shared or arena.is_callers else place.section_lines()),
         *include(f"{model}.h"),
         "",
-        *_includes(plan, own),
+        *_includes(plan, functions),
         *(include("mt_integrity.h") if place.guard else []),
         *(include("mtool.h") if pools.needs_header(plan) and not arena.is_callers else []),
         *include(f"{model}_operators.h"),
@@ -58,9 +58,9 @@ def source(model: CModel, calls: Calls) -> list[str]:
         ]
     lines += [
         *device_buffers(plan),
-        *_shared(own),
+        *_shared(functions),
         *definitions(model.devices, takes_resource=conventions.takes_resource),
-        *(line for one in own for line in _function(one)),
+        *(line for func in functions for line in _function(func)),
         *_arena_pointers(model),
         *pools.load_function(model),
         *reset_function(model),
@@ -80,22 +80,22 @@ def apart_sources(model: CModel) -> dict[str, list[str]]:
     A build that knows options of single files (CMake) gives each its level; GCC takes it from the pragma elsewhere. A
     linker script places the hot ones in RAM; elsewhere they are code like any other.
     """
-    plan, functions, found = model.plan, model.functions, {}
-    for level, is_hot in sorted({(one.kernel.level, one.kernel.is_hot) for one in functions.own} - {("", False)}):
-        own = [one for one in functions.own if (one.kernel.level, one.kernel.is_hot) == (level, is_hot)]
-        found[f"{model}{f'_{level}' * bool(level)}{'_hot' * is_hot}.c"] = [
+    plan, functions, files = model.plan, model.functions, {}
+    for level, is_hot in sorted({(f.kernel.level, f.kernel.is_hot) for f in functions.defined} - {("", False)}):
+        group = [f for f in functions.defined if (f.kernel.level, f.kernel.is_hot) == (level, is_hot)]
+        files[f"{model}{f'_{level}' * bool(level)}{'_hot' * is_hot}.c"] = [
             model.banner,
             *[comment(f"These operators are compiled with -{level}.")] * bool(level),
             *[comment("The core would wait for these operators' code in flash: place this file's .text in RAM.")]
             * is_hot,
             *_level(level or "Os" * plan.graph.for_size),
-            *_includes(plan, own),
+            *_includes(plan, group),
             *include(f"{model}_operators.h", f"{model}_weights.h"),
             "",
-            *_shared(own),
-            *(line for one in own for line in _function(one)),
+            *_shared(group),
+            *(line for func in group for line in _function(func)),
         ]
-    return found
+    return files
 
 
 def _level(level: str) -> list[str]:
@@ -106,15 +106,15 @@ def _level(level: str) -> list[str]:
 
 def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
     """Return the lines that include what functions need of the C library and the runtime."""
-    headers = {name for one in functions for name in one.kernel.headers}
-    uses = [use for one in functions for use in one.uses[:1]]  # the others have the same C
+    headers = {name for func in functions for name in func.kernel.headers}
+    uses = [use for func in functions for use in func.uses[:1]]  # the others have the same C
     if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_float8.h")
     if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_half.h")
     if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_fixed16.h")
-    if any(one.kernel.needs_math for one in functions) or any(
+    if any(func.kernel.needs_math for func in functions) or any(
         has_libm(use.plan.steps[use.number].node, use.plan.graph) for use in uses
     ):
         headers.add("mt_float.h")
@@ -125,7 +125,7 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
 
 def _shared(functions: Sequence[Function]) -> list[str]:
     """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
-    shared = sorted({line for one in functions for line in one.kernel.shared})
+    shared = sorted({line for func in functions for line in func.kernel.shared})
     names, lines = {defined_by(line): line for line in shared}, list[str]()
     for line in sorted(shared, key=lambda line: any(name in line and names[name] != line for name in names)):
         guard = defined_by(line).upper()
@@ -147,12 +147,12 @@ def _arena_map(model: CModel) -> str:
 
     rows: list[tuple[int, str, str, str, str, str]] = []  # the pool's number first
     for piece, offset in plan.storages:
-        what = _what(plan, piece.values, writers)
+        contents = _contents(plan, piece.values, writers)
         pool, inside = plan.place(offset)
         if lifelong & {*piece.values}:
-            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", what, "run", "to run"))
-        elif what:
-            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", what, at(piece.first), at(piece.last)))
+            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", contents, "run", "to run"))
+        elif contents:
+            rows.append((pool, f"{inside:,}", f"{piece.bytes:,}", contents, at(piece.first), at(piece.last)))
     used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
     for offset in sorted({offset for offset, _ in used}):
         steps = [step for place, step in used if place == offset]
@@ -160,36 +160,36 @@ def _arena_map(model: CModel) -> str:
         pool, inside = plan.place(offset)
         rows.append((pool, f"{inside:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
     for symbol, copy in model.arena.copies.items():
-        what = f"copy of {symbol.removeprefix(f'{model}_')}"
-        rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", what, "the first run", "on"))
+        contents = f"copy of {symbol.removeprefix(f'{model}_')}"
+        rows.append((copy.spot.pool, f"{copy.spot.offset:,}", f"{copy.bytes:,}", contents, "the first run", "on"))
     lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
     if not plan.pools:
         lines += columns([heads, *(row[1:] for row in rows)], (0, 1))
     for number, placed in enumerate(plan.pools):
         lines += [""] * (number > 0) + [f"Pool {pools.usage(placed)}"]
-        own = [heads, *(row[1:] for row in rows if row[0] == number)]
-        lines += ["", *columns(own, (0, 1))] if placed.bytes else []
+        table = [heads, *(row[1:] for row in rows if row[0] == number)]
+        lines += ["", *columns(table, (0, 1))] if placed.bytes else []
     lines += pools.map_of(model.functions)
     return comment(*lines, apart=True)
 
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
     """Return the operators that write into each value or line buffer."""
-    root, found = aliases(plan.graph).root, dict[str, list[str]]()
+    root, writers = aliases(plan.graph).root, dict[str, list[str]]()
     for step in plan.steps:
         for value in step.node.outputs:
-            titles = found.setdefault(root(value), [])
+            titles = writers.setdefault(root(value), [])
             if step.node.title not in titles and not moves_rows(step.node):
                 titles.append(step.node.title)
-    return found
+    return writers
 
 
-def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
+def _contents(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
     """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
     graph = plan.graph
-    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.state_values if value in values]
-    if kept:
-        return ", ".join(kept)
+    states = [f"state {short_name(state.input)}" for state, value, _ in graph.state_values if value in values]
+    if states:
+        return ", ".join(states)
     inputs = [f"input {short_name(value)}" for value in values if value in graph.inputs]
     outputs = [
         f"output {short_name(name)}"
@@ -224,19 +224,19 @@ def _comment(function: Function) -> list[str]:
     label = step.op.label(node, graph)
     named = node.attrs.label if isinstance(node.attrs, WithEpilogue) else ""
     fused = [word for word in named.split("+") if word]
-    whence = " ".join(f'"{_short(origin)}"' for origin in origins)
-    made = dict.fromkeys(str(graph.types[value]) for value in node.outputs)
-    shapes = f"{', '.join(dict.fromkeys(kinds))} -> {', '.join(made)}"
-    what = " + ".join([label, *fused])
+    quoted = " ".join(f'"{_short(origin)}"' for origin in origins)
+    results = dict.fromkeys(str(graph.types[value]) for value in node.outputs)
+    shapes = f"{', '.join(dict.fromkeys(kinds))} -> {', '.join(results)}"
+    title = " + ".join([label, *fused])
     by_rows, rows = node.parts > 1 and not moves_rows(node), []
     if by_rows:
         whole = [str(_whole(plan, value)) for value in node.inputs if value not in graph.constants]
         rows = [f"by rows: a call computes {shapes}"]
         shapes = f"{', '.join(dict.fromkeys(whole))} -> {_whole(plan, node.outputs[0])}"
     return [
-        f"{node.title if by_rows else node.name}: {what}, {shapes}",
+        f"{node.title if by_rows else node.name}: {title}, {shapes}",
         *rows,
-        *([whence] if whence else []),
+        *([quoted] if quoted else []),
         ", ".join(facts),
         *_parameters(plan, number, function),
     ]

@@ -24,11 +24,11 @@ from mtool.manifest import StateTensor
 def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
     """Return the description of each state."""
     graph = plan.graph
-    found = []
+    tensors = []
     for (state, value, following), c_name in zip(graph.state_values, c_names, strict=True):
         kind, quant = graph.types[value], graph.quant.get(value)
         begin = b"" if _is_zero(state) else np.ascontiguousarray(state.initial).tobytes()
-        found.append(
+        tensors.append(
             StateTensor(
                 output=state.output,
                 input=state.input,
@@ -45,7 +45,7 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
                 zero_point=quant.zero_point if quant else None,
             )
         )
-    return tuple(found)
+    return tuple(tensors)
 
 
 def check_conventions(graph: Graph, conventions: Conventions) -> None:
@@ -70,11 +70,11 @@ def check_conventions(graph: Graph, conventions: Conventions) -> None:
 
 def initial_constants(plan: Plan) -> dict[str, Array]:
     """Return the initial values that are neither zeros nor the same byte throughout, by C symbol."""
-    found = {}
+    constants = {}
     for number, state in enumerate(plan.graph.states):
         if state.initial is not None and _fill(state) is None:
-            found[_symbol(plan, number)] = _unit(state.initial)
-    return found
+            constants[_symbol(plan, number)] = _unit(state.initial)
+    return constants
 
 
 def _symbol(plan: Plan, number: int) -> str:
@@ -107,7 +107,7 @@ def _unit(initial: Array) -> Array:
 def starts_as_zeros(plan: Plan) -> bool:
     """Whether all states begin as zeros, like memory that is cleared before main."""
     pools = [plan.pools[plan.place(plan.offsets[value])[0]] for _, value, _ in plan.graph.state_values if plan.pools]
-    return all(_is_zero(state) for state in plan.graph.states) and all(one.pool.is_arena for one in pools)
+    return all(_is_zero(state) for state in plan.graph.states) and all(placed.pool.is_arena for placed in pools)
 
 
 def reset_function(model: CModel) -> list[str]:
@@ -129,8 +129,8 @@ def reset_function(model: CModel) -> list[str]:
             assert state.initial is not None
             symbol, unit = _symbol(plan, number), _unit(state.initial).nbytes
             copy = f"MT_FLASH_COPY({place}%s, {symbol}, sizeof({symbol}));"
-            one = loop("n", "0", str(tensor.bytes), unit, [copy % " + n"]) if unit < tensor.bytes else [copy % ""]
-            lines += indented(one)
+            body = loop("n", "0", str(tensor.bytes), unit, [copy % " + n"]) if unit < tensor.bytes else [copy % ""]
+            lines += indented(body)
         else:
             count = DType.of(tensor.dtype).c_bytes(math.prod(tensor.shape)).removeprefix("1 * ")
             lines.append(f"    memset({place}, {fill}, {count});")
@@ -156,9 +156,9 @@ def declared(model: CModel) -> list[str]:
     if not interface.states:
         return []
     rows = [
-        f"  {short_name(one.value)}: a window of {one.rows} rows along dimension {one.axis}, of which each run gets "
-        f"{one.hop}; the others are kept"
-        for one in graph.slides
+        f"  {short_name(s.value)}: a window of {s.rows} rows along dimension {s.axis}, of which each run gets "
+        f"{s.hop}; the others are kept"
+        for s in graph.slides
     ]
     for state, spot in zip(interface.states, arena.states, strict=True):
         kind = f"{state.dtype}[{','.join(map(str, state.shape))}], {state.bytes:,} bytes"

@@ -90,42 +90,42 @@ def head_of(plan: Plan, functions: Functions) -> Head | None:
         return None
     lines = _lines(plan, functions, count)
     first, length, times = _repeated(lines)
-    kept = [line for number, line in enumerate(lines) if not first + length <= number < first + length * times]
+    distinct = [line for number, line in enumerate(lines) if not first + length <= number < first + length * times]
     sites = []
     for site in range(1 + max(line.site for line in lines)):
         numbers = [number for number, line in enumerate(lines) if line.site == site]
         varies = [len({*place}) > 1 for place in zip(*(lines[number].offsets for number in numbers), strict=True)]
-        columns = tuple(1 + sum(varies[:place]) if one else None for place, one in enumerate(varies))
+        columns = tuple(1 + sum(varies[:place]) if varying else None for place, varying in enumerate(varies))
         inside = next((number for number in numbers if times > 1 and first <= number < first + length), None)
         moves = lines[inside].moved(lines[inside + length]) if inside is not None else None
         sites.append(Site(numbers[0], columns, moves or (0,) * len(columns)))
-    table = _table(kept, sites, plan.arena_bytes)
-    return Head(next(iter(_rows_taken(plan).values())), tuple(sites), table, first, length, times)
+    table = _table(distinct, sites, plan.arena_bytes)
+    return Head(next(iter(_arrived_rows(plan).values())), tuple(sites), table, first, length, times)
 
 
-def _rows_taken(plan: Plan) -> dict[int, int]:
+def _arrived_rows(plan: Plan) -> dict[int, int]:
     """Return the caller's row that each step takes, for the steps that take one."""
-    stream, lies, found = plan.graph.stream, aliases(plan.graph), dict[int, int]()
+    stream, lies, rows = plan.graph.stream, aliases(plan.graph), dict[int, int]()
     assert stream is not None
     row_bytes = plan.graph.types[stream.value].bytes // stream.rows
     for number, step in enumerate(plan.steps):
         for root, offset in (lies[value] for value in step.node.inputs):
             if root == stream.value:
-                found[number] = offset // row_bytes
-    return found
+                rows[number] = offset // row_bytes
+    return rows
 
 
 def _lines(plan: Plan, functions: Functions, count: int) -> list[_Line]:
-    taken, row = _rows_taken(plan), 0
+    rows, row = _arrived_rows(plan), 0
     sites: dict[object, int] = {}
     lines = []
     for number in range(count):
         call = described(plan, functions.calls[number], number)
-        row = taken.get(number, row)
-        wait = 1 if number + 1 == count else taken.get(number + 1, row) - row if number >= min(taken) else 0
+        row = rows.get(number, row)
+        wait = 1 if number + 1 == count else rows.get(number + 1, row) - row if number >= min(rows) else 0
         names = functions.calls[number].operands(plan.steps[number].node)
         is_inside = (kind == "value" and address_of(plan, name).memory == "arena" for kind, name in names)
-        offsets = tuple(offset * one for offset, one in zip(call.offsets, is_inside, strict=True))
+        offsets = tuple(offset * inside for offset, inside in zip(call.offsets, is_inside, strict=True))
         lines.append(_Line(sites.setdefault(call.same, len(sites)), wait, offsets))
     return lines
 

@@ -18,12 +18,12 @@ def parts_of(graph: Graph, value: str) -> tuple[str, ...]:
     """Return the values whose bytes a view consists of; empty: it is not a view."""
 
     def all_views() -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        views: dict[str, tuple[str, ...]] = {}
         for node in graph.nodes:
             if isinstance(node.attrs, View):
-                parts = (part for one in node.inputs for part in found.get(one, (one,)))
-                found[node.outputs[0]] = tuple(dict.fromkeys(parts))
-        return found
+                parts = (part for source in node.inputs for part in views.get(source, (source,)))
+                views[node.outputs[0]] = tuple(dict.fromkeys(parts))
+        return views
 
     return graph.once("parts", all_views).get(value, ())
 
@@ -73,15 +73,15 @@ def formula_of(graph: Graph, values: Sequence[int]) -> Formula:
         ModelError: no formula fits, or several do.
     """
     points = [point for point, _ in graph.samples]
-    found = fitted([size.symbol for size in graph.sizes], points, values)
-    if found is None:
+    formula = fitted([size.symbol for size in graph.sizes], points, values)
+    if formula is None:
         raise ModelError(
             "a shape is not a formula of the run-time sizes",
             details=[f"{list(point)}: {value}" for point, value in zip(points[:5], values, strict=False)],
             hint="give such a dimension a fixed size: "
             + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
         )
-    return found
+    return formula
 
 
 def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
@@ -97,7 +97,7 @@ def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
 def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
     """Return the formulas of the shapes that a value's source is reshaped to; None: they are always the same."""
     sources = [sample.sources[value] for _, sample in graph.samples if value in sample.sources]
-    columns = [[numbers for what, numbers in source.moves if what == "reshape"] for source in sources]
+    columns = [[numbers for kind, numbers in source.moves if kind == "reshape"] for source in sources]
     if not sources or all(column == columns[0] for column in columns):
         return None
     return tuple(

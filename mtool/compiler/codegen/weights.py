@@ -175,8 +175,8 @@ def weights_source(
         name, definition = "", binary.definition(symbol, data) if symbol in binary.offsets else ""
         if not definition:
             name = symbol
-            own = f"{placing(symbol, where[symbol])} " if symbol in where else ""
-            declared = f"{own}{_alignment(layout)}{declaration(symbol, data, in_ram)}"
+            place = f"{placing(symbol, where[symbol])} " if symbol in where else ""
+            declared = f"{place}{_alignment(layout)}{declaration(symbol, data, in_ram)}"
             definition = f"{declared} = {{\n{number_rows(data, is_packed=_is_packed(layout))}\n}};"
         note = f"{comment(*_described(data, layout, is_in_ram=symbol in in_ram))}\n"
         parts.append(Part(f"{note}{definition}\n", "table", name, len(note)))
@@ -303,14 +303,14 @@ def _by_operator(graph: Graph) -> dict[str, FileConstants]:
     for node in graph.nodes:
         for origin in node.origins if node.op not in _EXPANDING else ():
             by_origin.setdefault(origin, {}).update(_constants_behind(node, graph, makers))
-    found = {}
-    for origin, own in by_origin.items():
-        if own:
-            largest = max(own, key=lambda name: own[name].nbytes)
-            kinds = {name: _in_file(data, graph) for name, data in own.items()}
-            bytes_in_file = sum(data.size * kinds[name].size for name, data in own.items())
-            found[origin] = FileConstants(largest, kinds[largest], bytes_in_file)
-    return found
+    result = {}
+    for origin, constants in by_origin.items():
+        if constants:
+            largest = max(constants, key=lambda name: constants[name].nbytes)
+            kinds = {name: _in_file(data, graph) for name, data in constants.items()}
+            bytes_in_file = sum(data.size * kinds[name].size for name, data in constants.items())
+            result[origin] = FileConstants(largest, kinds[largest], bytes_in_file)
+    return result
 
 
 def _in_file(data: Array, graph: Graph) -> DType:
@@ -321,13 +321,13 @@ def _in_file(data: Array, graph: Graph) -> DType:
 
 def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> dict[str, Array]:
     """Return the constants that a node reads, by name, directly or through nodes that only expand or move them."""
-    found: dict[str, Array] = {}
+    constants: dict[str, Array] = {}
     values = node.inputs
     for _ in range(_FURTHEST):
-        found.update((value, graph.constants[value]) for value in values if value in graph.constants)
+        constants.update((value, graph.constants[value]) for value in values if value in graph.constants)
         between = [makers[value] for value in values if value not in graph.constants and value in makers]
         values = tuple(dict.fromkeys(v for maker in between if maker.op in _EXPANDING for v in maker.inputs))
-    return found
+    return constants
 
 
 def weight_overheads(
@@ -339,17 +339,17 @@ def weight_overheads(
     """
     grown, seen = [], set[str]()
     for step, call in zip(plan.steps, functions.calls, strict=True):
-        own = {name: functions.read[symbol] for name, symbol in call.constants.items()}
+        tables = {name: functions.read[symbol] for name, symbol in call.constants.items()}
         origins = [filed[name] for name in step.node.origins if name in filed]
         symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
-        if not symbol and any(one.dtype is DType.FLOAT16 for one in origins):
-            symbol = next((call.constants[name] for name, data in own.items() if data.dtype == np.float32), "")
+        if not symbol and any(origin.dtype is DType.FLOAT16 for origin in origins):
+            symbol = next((call.constants[name] for name, data in tables.items() if data.dtype == np.float32), "")
         if not origins or not symbol or symbol in seen or step.schedule.name.startswith("simd_"):
             continue
         seen.add(symbol)  # of operators by rows, and equal ones, once
-        bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
+        bytes_in_file, bytes_in_flash = (sum(o.bytes for o in origins), sum(data.nbytes for data in tables.values()))
         if bytes_in_flash > MOST * bytes_in_file:
-            largest = max(origins, key=lambda one: one.bytes)
+            largest = max(origins, key=lambda origin: origin.bytes)
             reason = _reason(step, plan.graph, functions.read[symbol], largest.dtype)
             grown.append(
                 WeightOverhead(
@@ -361,7 +361,7 @@ def weight_overheads(
                     for_speed=step.schedule.grown_bytes(step.node, plan.graph) > 0,
                 )
             )
-    return tuple(sorted(grown, key=lambda one: one.file_bytes - one.flash_bytes))
+    return tuple(sorted(grown, key=lambda overhead: overhead.file_bytes - overhead.flash_bytes))
 
 
 def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
