@@ -140,9 +140,9 @@ def test_a_requested_schedule_is_used(saved: Path) -> None:
 def test_unknown_memories_are_of_usual_sizes() -> None:
     first, second = DspWinograd(), DspWinograd(unroll=8)
     offers = Offers((Offer("a", 0.5, 10, first), Offer("b", 0.001, 10**9, second)), 1000)
-    assert offers.taken("speed", None, None) == (("a", first), ("b", second))
-    assert offers.taken("balanced", None, None) == (("a", first),)
-    assert offers.taken("size", None, None) == ()
+    assert offers.accepted("speed", None, None) == (("a", first), ("b", second))
+    assert offers.accepted("balanced", None, None) == (("a", first),)
+    assert offers.accepted("size", None, None) == ()
 
 
 def test_the_default_prefers_working_memory() -> None:
@@ -151,18 +151,18 @@ def test_the_default_prefers_working_memory() -> None:
     stored = tuple(Offer(name, 0.3, 3000, flash) for name in "ab")
     worked = tuple(Offer(name, *numbers) for name in "ab" for numbers in ((0.28, 40_000, ram), (0.2, 10_000, less)))
     offers = Offers(stored, 40_000, worked)
-    assert dict(offers.taken("balanced", 1 << 20, 1 << 20)) == {"a": flash, "b": ram}
-    assert dict(offers.taken("balanced", 1 << 20, 100_000)) == {"a": flash, "b": less}
-    assert dict(offers.taken("balanced", 1 << 20, 16_000)) == {"a": flash}
-    assert dict(offers.taken("speed", 1 << 20, 16_000)) == {"a": flash, "b": flash}
+    assert dict(offers.accepted("balanced", 1 << 20, 1 << 20)) == {"a": flash, "b": ram}
+    assert dict(offers.accepted("balanced", 1 << 20, 100_000)) == {"a": flash, "b": less}
+    assert dict(offers.accepted("balanced", 1 << 20, 16_000)) == {"a": flash}
+    assert dict(offers.accepted("speed", 1 << 20, 16_000)) == {"a": flash, "b": flash}
 
 
 def test_small_models_may_take_more_working_memory_than_they_have_weights() -> None:
     worked = DspWinograd(work=18)
     offers = Offers((), 2500, (Offer("a", 0.4, 9000, worked),))
-    assert offers.taken("balanced", None, 1 << 16) == (("a", worked),)
-    assert offers.taken("balanced", None, 20_000) == ()
-    assert replace(offers, at_run_time=(Offer("a", 0.4, 11_000, worked),)).taken("balanced", None, 1 << 16) == ()
+    assert offers.accepted("balanced", None, 1 << 16) == (("a", worked),)
+    assert offers.accepted("balanced", None, 20_000) == ()
+    assert replace(offers, at_run_time=(Offer("a", 0.4, 11_000, worked),)).accepted("balanced", None, 1 << 16) == ()
 
 
 @pytest.mark.parametrize("optimize", ["balanced", "speed"])
