@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtool.base import plural
+from mtool.base import configuration, plural
 from mtool.base.errors import UsageError
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
@@ -13,6 +14,8 @@ from mtool.cli.output import Output, table
 if TYPE_CHECKING:
     from mtool.commands.modules import ModuleUpdate
     from mtool.manifest.modules.format import Module
+
+log = logging.getLogger(__name__)
 
 _NATIVE = "native: position-independent code and constants"
 
@@ -52,6 +55,8 @@ def module(
     else:
         old = None if since is None else modules.read_module(since)
         before = None if old is None else old[0]
+        if (settings := configuration.load()).options.get("guard"):
+            log.warning("the module has no guard; %s has guard = true for the firmware alone", settings.file)
         if before is not None:
             options, counter = modules.options_since(before, options, counter)
         make = modules.make_bytecode if bytecode else functools.partial(modules.make_module, board=board)

@@ -215,7 +215,7 @@ def make_module(
     target = boards.get(board) if isinstance(board, str) else board
     module_image.check_board(target)
     sign, start = signer_of(key, counter, signer), time.monotonic()
-    chosen = _for_a_module(options or Options())
+    chosen = _for_a_module(_unguarded(options))
     model = compile(path, board=target, options=chosen)
     _check(model.manifest.model, Kind.NATIVE, description_of(model.manifest), since)
     if since is not None:
@@ -366,6 +366,18 @@ def _next_key(signer: "PrivateKey | ExternalKey | None", next_key: Path | None) 
     return found
 
 
+def _unguarded(options: Options | None) -> Options:
+    """Return the options, if they have no guard.
+
+    Raises:
+        UsageError: they have.
+    """
+    if options is not None and options.guard:
+        what = "--guard is not for modules, whose arena and constants have no fixed place"
+        raise UsageError(what, hint="leave --guard out")
+    return options or Options()
+
+
 def _for_a_module(options: Options) -> Options:
     """Return the options with the caller's arena, the only interface of a module.
 
@@ -409,7 +421,7 @@ def make_bytecode(
     """
     from mtool.compiler.bytecode.model import compile_bytecode
 
-    sign, chosen = signer_of(key, counter, signer), options or Options()
+    sign, chosen = signer_of(key, counter, signer), _unguarded(options)
     for name in ("schedule", "tuned", "partial", "optimize", "backend", "pool"):
         field = OPTIONS[name].python_name
         if getattr(chosen, field) != getattr(Options(), field):

@@ -126,3 +126,16 @@ def test_firmware_with_modules_and_a_guard_is_not_protected(tmp_path: Path, caps
     options = ["--board", "mps2_an386", "--guard", "--modules", "--unsigned-modules"]
     assert app.invoke(["build", str(DIGITS), *options, "-d", str(tmp_path / "d"), "--dry-run"]) == 0
     assert "without memory protection: it can't be combined with --guard" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [["--board", "mps2_an386"], ["--bytecode"]])
+def test_modules_have_none(
+    kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mtool.toml").write_text("[options]\nguard = true\n")
+    argv = ["module", str(DIGITS), *kind, "-o", "d.mtm"]
+    assert app.invoke([*argv, "--guard"]) == 2
+    assert "error: --guard is not for modules" in capsys.readouterr().err
+    assert app.invoke(argv) == 0
+    assert "warning: the module has no guard" in capsys.readouterr().err
