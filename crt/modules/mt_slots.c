@@ -283,11 +283,9 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, 
     slots->areas = 2u * room + journal;
     int has_ended = read_journal(slots, room);
     const uint32_t head = slots->head;
-    const int other_has_ended = read_journal(slots, room + journal);
+    has_ended |= read_journal(slots, room + journal); /* of either: the HEAD of a copy may be half-written, too */
     if (head > slots->head) {
         (void)read_journal(slots, room);
-    } else {
-        has_ended = other_has_ended;
     }
     const uint8_t trial = mt_slots_trial(slots);
     if (trial != MT_SLOTS_NONE) {

@@ -198,8 +198,8 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @functools.cache
-def compiled(driver: str, macros: tuple[tuple[str, str], ...], cpu: str, sources: tuple[Path, ...] = ()) -> Path:
-    """Return a driver and other sources as a program without a start, configured by macros."""
+def compiled(driver: str, macros: tuple[tuple[str, str], ...], cpu: str, sources: tuple[Path | str, ...] = ()) -> Path:
+    """Return a driver and other sources (and flags for them) as a program without a start, configured by macros."""
     folder = Path(tempfile.mkdtemp(dir=_folder().name))
     lines = [f"#define {name} {value}\n" for name, value in macros]
     (folder / "mt_board.h").write_text("".join(lines))
@@ -229,7 +229,7 @@ class Core:
         driver: str,
         macros: Mapping[str, str],
         cpu: str = "cortex-m3",
-        sources: tuple[Path, ...] = (),
+        sources: tuple[Path | str, ...] = (),
     ) -> None:
         import unicorn
 

@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import amount
 import pytest
@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("unicorn", reason="needs the package unicorn")
 
 from tests.crt.firmware import CRT
-from tests.crt.registers import STACK_TOP, STOP, Core, Flash, Ready
+from tests.crt.registers import STACK_TOP, STOP, Chip, Core, Flash, Ready
 from tests.crt.test_ports import ERRORS, FLASHES
+from tests.zephyr import test_storage
 
 pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed")
 
@@ -19,15 +20,24 @@ SOURCES = (
     CRT / "tests" / "mt_test_power.c",
     CRT / "modules" / "mt_slots.c",
     CRT / "src" / "mt_crc32.c",
-    CRT.parent / "project_templates" / "shared" / "storage_in_flash.c",
 )
+STORAGE = CRT.parent / "project_templates" / "shared" / "storage_in_flash.c"
+ZEPHYR = "zephyr"  # its flash API, over the driver of nRF
 AREAS = {  # start, bytes, sector, names
     "stm32f1_flash": (0x0800C000, 0x4000, 1024, 2),
     "stm32f4_flash": (0x08060000, 0x80000, 0x20000, 1),
     "stm32l4_flash": (0x08180000, 0x6000, 4096, 2),
     "stm32h7_flash": (0x08180000, 0x80000, 0x20000, 1),
     "nrf_nvmc": (0x000F0000, 0x6000, 4096, 2),
+    "rp2040_flash": (0x101F0000, 0x6000, 4096, 2),
+    ZEPHYR: (0x000F0000, 0xC000, 4096, 2),
 }
+XIP = 0x10000000
+RP2040: tuple[Callable[[], Chip], dict[str, str], int] = (
+    lambda: Chip({}, flash=Flash(XIP, 0, 256, ("", 0, 0), lambda _: None)),
+    {},
+    XIP,
+)
 MOST = 50_000_000  # instructions of a call
 LONGEST = 100_000  # instructions until the power is lost
 SEEDS, CUTS = amount.of((48, 50), (1, 10))
@@ -41,26 +51,32 @@ class Powered(Core):
     """A core that is powered up with what its flash holds; it loses power at an instruction or a flash operation."""
 
     def __init__(self, name: str, memory: bytes, torn: set[int], draw: random.Random) -> None:
-        make, macros, _ = FLASHES[name]
+        driver = "nrf_nvmc" if name == ZEPHYR else name
+        make, macros, _ = FLASHES.get(driver, RP2040)
         start, count, sector, _ = AREAS[name]
         chip = make()
         assert chip.flash is not None
         chip.rules = [rule for rule in chip.rules if isinstance(rule, Ready)]  # the order is test_ports.py's
         self.erases = chip.flash.erases
         chip.flash = Flash(start, count, chip.flash.unit, chip.flash.programs, lambda _: None)
-        self.flash, self.memory, self.torn, self.draw = chip.flash, memory, torn, draw
+        self.flash, self.held, self.torn, self.draw = chip.flash, memory, torn, draw
         self.errors = ERRORS.get(name, 0)
         self.last: tuple[int, bytes, bytes] | None = None  # the operation in progress: its place, before, after
         self.operations, self.cut = 0, -1
         area = {"MT_FLASH_START": f"0x{start:x}u", "MT_FLASH_BYTES": f"{count}u", "MT_FLASH_SECTOR": f"{sector}u"}
-        super().__init__(chip, name, {**macros, **area}, sources=SOURCES)
+        storage = (*test_storage.source(), "-w") if name == ZEPHYR else (STORAGE,)
+        cpu = "cortex-m3" if chip.registers else "cortex-m0plus"
+        super().__init__(chip, driver, {**macros, **area}, cpu, (*SOURCES, *storage))
+        if not chip.registers:
+            calls = {"RE": Powered.rom_erases, "RP": Powered.rom_programs, "FC": Powered.rom_is_ready}
+            self.rom({**dict.fromkeys(("IF", "EX", "CX"), lambda _: None), **calls})
 
     def map(self, begin: int, count: int) -> None:
         import unicorn
 
         if begin == self.flash.start:
             self.uc.mem_map(begin, count)
-            self.uc.mem_write(begin, self.memory)
+            self.uc.mem_write(begin, self.held)
             self.uc.hook_add(unicorn.UC_HOOK_MEM_WRITE, self._programs, None, begin, begin + count - 1)
             return
 
@@ -73,12 +89,30 @@ class Powered(Core):
             self.chip.write(begin + offset, size, value)
             erased = self.erases(self.chip)
             if erased is not None and (self.chip.is_busy or "READY" in self.chip.values) and self.last is None:
-                self._operate(erased[0], b"\xff" * erased[1])
-                self.uc.mem_write(erased[0], b"\xff" * erased[1])
-                self.torn -= {*range(erased[0], erased[0] + erased[1])}
+                self._erase(*erased)
                 self.chip.values["ERASEPAGE"] = 0
 
         self.uc.mmio_map(begin, count, read, None, write, None)
+
+    def _erase(self, address: int, count: int) -> None:
+        self._operate(address, b"\xff" * count)
+        self.uc.mem_write(address, b"\xff" * count)
+        self.torn -= {*range(address, address + count)}
+
+    def rom_erases(self) -> None:
+        self._erase(XIP + self.argument(0), self.argument(1))
+
+    def rom_programs(self) -> None:
+        address, wanted = XIP + self.argument(0), self.memory(self.argument(1), self.argument(2))
+        before = self.memory(address, len(wanted))
+        for at, (old, new) in enumerate(zip(before, wanted, strict=True)):
+            assert 0xFF in (old, new) or address + at in self.torn, f"0x{address + at:08x} was not erased"
+        after = bytes(a & b for a, b in zip(before, wanted, strict=True))
+        self._operate(address, after)
+        self.uc.mem_write(address, after)
+
+    def rom_is_ready(self) -> None:
+        self.last = None
 
     def _programs(self, _: object, __: int, address: int, size: int, value: int, ___: object) -> None:
         assert self.chip.holds(self.flash.programs), "the flash is programmed while it is locked"
@@ -92,13 +126,10 @@ class Powered(Core):
         self.last = None if (address + size) % self.flash.unit == 0 else self.last
 
     def _operate(self, address: int, after: bytes) -> None:
-        self.last = (address, self.memory_at(address, len(after)), after)
+        self.last = (address, self.memory(address, len(after)), after)
         self.operations += 1
         if self.operations == self.cut:
             raise PowerLoss
-
-    def memory_at(self, address: int, count: int) -> bytes:
-        return bytes(self.uc.mem_read(address, count))
 
     def run(self, function: str, *arguments: int, most: int = MOST) -> int:
         """Call a function; PowerLoss: at the flash operation `cut`, or after `most` instructions."""
@@ -116,7 +147,7 @@ class Powered(Core):
 
     def off(self) -> tuple[bytes, set[int]]:
         """Return what the flash holds then: of an operation in progress, anything between before and after."""
-        memory = bytearray(self.memory_at(self.flash.start, self.flash.count))
+        memory = bytearray(self.memory(self.flash.start, self.flash.count))
         if self.last is not None:
             address, before, after = self.last
             unit = max(self.flash.unit, len(after))
@@ -155,7 +186,7 @@ def test_power_is_lost_at_any_instruction_of_an_update(name: str, seed: int) -> 
             operations = max(operations, core.operations - before + 2)
         except PowerLoss:
             cuts += 1
-            is_committing = core.memory_at(core.symbols["is_committing"], 1) != b"\0"
+            is_committing = core.memory(core.symbols["is_committing"], 1) != b"\0"
             may_be = [modules, *[{**modules, of: number}] * is_committing]
         memory, torn = core.off()
         again = Powered(name, memory, torn, draw)

@@ -1,5 +1,6 @@
 """Slots for modules, in flash whose power is cut at every write of a load: crt/tests/mt_test_slots.c."""
 
+import ctypes
 import subprocess
 from pathlib import Path
 
@@ -32,3 +33,46 @@ def test_power_that_is_cut_at_any_write_leaves_what_was_there_and_every_counter(
     assert min(went, stayed) > cuts // 50
     assert at_keys >= ROUNDS
     assert resumed > cuts // 25  # what a cut has left is gone on with
+
+
+def test_a_key_stays_what_it_was_found_to_be(tmp_path: Path) -> None:
+    """The record of a key and then the HEAD of its copy are half-written: they read right, but not after the next."""
+    flags = ["-shared", "-fPIC", f"-I{CRT / 'include'}", *SOURCES]
+    subprocess.run(["gcc", *flags, "-o", tmp_path / "slots.so"], check=True)
+    library, sector = ctypes.CDLL(str(tmp_path / "slots.so")), 4096
+    flash = (ctypes.c_uint8 * (8 * sector))(*b"\xff" * 8 * sector)
+    half_written, last = set[int](), 0
+    library.mt_slots_next_key.restype = ctypes.c_void_p
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32)
+    def erase(at: int) -> int:
+        flash[at : at + sector] = b"\xff" * sector
+        half_written.difference_update({*range(at, at + sector)})
+        return 0
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
+    def program(at: int, data: int, count: int) -> int:
+        nonlocal last
+        assert bytes(flash[at : at + count]) == b"\xff" * count
+        flash[at : at + count] = ctypes.string_at(data, count)
+        last = at
+        return 0
+
+    class Storage(ctypes.Structure):
+        _fields_ = (
+            *(("memory", ctypes.c_void_p), ("bytes", ctypes.c_uint32), ("sector_bytes", ctypes.c_uint32)),
+            *(("erase", type(erase)), ("program", type(program))),
+        )
+
+    storage = Storage(ctypes.addressof(flash), len(flash), sector, erase, program)
+    slots, key, other = ctypes.create_string_buffer(4096), bytes(32), bytes([1]) * 32
+    assert library.mt_slots_open(slots, ctypes.byref(storage), sector) == 0
+    assert library.mt_slots_replace_key(slots, key, other) == 0
+    for _ in range(2):
+        half_written.add(last)
+        assert library.mt_slots_open(slots, ctypes.byref(storage), sector) == 0
+        assert library.mt_slots_next_key(slots, key)
+    for at in half_written:
+        flash[at] ^= 1
+    assert library.mt_slots_open(slots, ctypes.byref(storage), sector) == 0
+    assert library.mt_slots_next_key(slots, key)

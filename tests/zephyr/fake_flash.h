@@ -1,4 +1,5 @@
-/* What a project's src/storage.c uses of Zephyr, on a flash in memory whose sectors the command line lists. */
+/* What a project's src/storage.c uses of Zephyr: on a flash in memory whose sectors the command line lists, or on the
+ * driver of a chip (tests/crt/test_power.py), whose pages but the first two make up sectors of two. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +20,45 @@ struct flash_parameters {
 };
 
 static const struct device controller;
+
+#if __has_include("mt_board.h")
+#include "mt_board.h"
+#include "mt_ports.h"
+#define PAGES (MT_FLASH_BYTES / MT_FLASH_SECTOR)
+#define PAIR (2u * MT_FLASH_SECTOR)
+static uint8_t *const flash = (uint8_t *)MT_FLASH_START;
+static const uint32_t partition_offset, partition_bytes = MT_FLASH_BYTES, sector_count = PAGES / 2u + 1u;
+static const uint32_t sectors[PAGES / 2u + 1u] = {MT_FLASH_SECTOR, MT_FLASH_SECTOR, [2 ... PAGES / 2u] = PAIR};
+
+static inline int erase_bytes(uint32_t offset, uint32_t count)
+{
+    int32_t status = 0;
+    for (uint32_t at = 0; at < count && status == 0; at += MT_FLASH_SECTOR) {
+        status = mt_flash_erase(MT_FLASH_START + offset + at);
+    }
+    return (int)status;
+}
+
+static inline int write_bytes(uint32_t offset, const void *bytes, uint32_t count)
+{
+    return (int)mt_flash_program(MT_FLASH_START + offset, bytes, count);
+}
+#else
 static uint8_t flash[MOST_BYTES] __attribute__((aligned(64)));
 static uint32_t partition_offset, partition_bytes, sectors[32], sector_count;
+
+static inline int erase_bytes(uint32_t offset, uint32_t count)
+{
+    memset(flash + offset, 0xFF, count);
+    return 0;
+}
+
+static inline int write_bytes(uint32_t offset, const void *bytes, uint32_t count)
+{
+    memcpy(flash + offset, bytes, count);
+    return 0;
+}
+#endif
 
 #define FIXED_PARTITION_EXISTS(label) 1
 #define DT_NODELABEL(label) PARTITION
@@ -76,14 +114,12 @@ static inline int flash_erase(const struct device *device, long offset, size_t s
     if (at != end) {
         return -1;
     }
-    memset(flash + offset, 0xFF, size);
-    return 0;
+    return erase_bytes((uint32_t)offset, (uint32_t)size);
 }
 
 static inline int flash_write(const struct device *device, long offset, const void *bytes, size_t count)
 {
-    memcpy(flash + offset, bytes, count);
-    return device == &controller ? 0 : -1;
+    return device == &controller ? write_bytes((uint32_t)offset, bytes, (uint32_t)count) : -1;
 }
 
 static inline int sys_cache_data_invd_range(void *address, size_t size)

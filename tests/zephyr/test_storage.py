@@ -1,7 +1,9 @@
 """The storage of modules in a partition of Zephyr's flash, whose sectors may have different sizes: src/storage.c of a
 project, compiled for this computer with a flash in memory."""
 
+import functools
 import subprocess
+import tempfile
 from pathlib import Path
 
 import jinja2
@@ -18,9 +20,15 @@ HERE = Path(__file__).parent
 HEADERS = ("cache.h", "drivers/flash.h", "storage/flash_map.h")
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("storage")
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mtool-storage-")
+
+
+@functools.cache
+def source() -> tuple[Path | str, ...]:
+    """Return src/storage.c of a project, and the compiler's flags to build it without Zephyr."""
+    folder = Path(_folder().name)
     for header in HEADERS:
         (folder / "zephyr" / header).parent.mkdir(parents=True, exist_ok=True)
         (folder / "zephyr" / header).touch()
@@ -28,10 +36,17 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = (resources.path("project_templates") / source).read_text()
     variables = {"modules": {"simulates_flash": False}}
     made = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(text).render(cookiecutter=variables)
-    (folder / "storage.c").write_text(made + (HERE / "test_storage.c").read_text())
-    flags = ["-include", HERE / "fake_flash.h", f"-I{folder}", f"-I{CRT / 'include'}", "-Wall", "-fsanitize=undefined"]
-    subprocess.run(["gcc", *flags, folder / "storage.c", "-o", folder / "storage"], check=True)
-    return folder / "storage"
+    (folder / "storage.c").write_text(f'#include "fake_flash.h"\n{made}')
+    return folder / "storage.c", f"-I{folder}", f"-I{HERE}"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("storage") / "storage"
+    text, *flags = source()
+    flags += ["-include", text, f"-I{CRT / 'include'}", "-Wall", "-fsanitize=undefined"]
+    subprocess.run(["gcc", *flags, HERE / "test_storage.c", "-o", built], check=True)
+    return built
 
 
 @pytest.mark.parametrize(
