@@ -3,11 +3,14 @@
 
     scripts/soak.py [--model MODEL.onnx] [--seed N]
     scripts/soak.py --calls N --folder FOLDER [--model MODEL.onnx] [--seed N]
+    scripts/soak.py --hours N
 
 With --calls: that many inferences over noise on each of four boards, in parts; FOLDER keeps the counts, and the next
-run continues there. The tests do a little of the same. MODEL runs on the host board and in QEMU (default:
-kws_int8_qdq of ../shared/models).
-Ends with exit code 1 if a result was wrong, a session could not be opened again, or the line was used too little.
+run continues there. With --hours: that many emulated hours of a streaming wake word, a hop each 32 ms, on three boards;
+each hop is compared with LiteRT, and clocks begin just below 32 bits. The tests do a little of the same. MODEL runs on
+the host board and in QEMU (default: kws_int8_qdq of ../shared/models).
+Ends with exit code 1 if a result was wrong, a session could not be opened again, the line was used too little, or the
+used memory grew.
 """
 
 import argparse
@@ -22,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from mtool import commands  # noqa: E402
 from tests.device.rpc import trials  # noqa: E402
 from tests.device.rpc.bridge import HARMS  # noqa: E402
+from tests.device.session import test_stream  # noqa: E402
 
 MODEL = ROOT.parent / "shared" / "models" / "kws" / "kws_int8_qdq.onnx"
 INFERENCES = {"host": 1000, "mps2_an386": 100}
@@ -39,7 +43,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--calls", type=int)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--hours", type=float)
     given = parser.parse_args()
+    if given.hours:
+        return stream(given.hours)
     if given.calls:
         return endure(given.model, given.folder or parser.error("--calls needs --folder"), given.calls, given.seed)
     ok = True
@@ -71,6 +78,16 @@ def endure(model: Path, folder: Path, calls: int, seed: int) -> int:
                 own[key] += more
             counts_file.write_text(json.dumps(counts))
     return 0 if all(say(board, own, own["wrong"] == 0) for board, own in counts.items()) else 1
+
+
+def stream(hours: float) -> int:
+    """Run a streaming model on each board; 0 if no output was wrong and nothing grew."""
+    right, ok = test_stream.expected(round(hours * 3600 / test_stream.HOP_S)), True
+    for board in test_stream.BOARDS:
+        with tempfile.TemporaryDirectory(prefix="mtool-soak-") as folder:
+            found = test_stream.streamed(board, right, Path(folder))
+        ok &= say(board, found, found.is_good)
+    return 0 if ok else 1
 
 
 def say(what: str, result: object, is_good: bool) -> bool:
