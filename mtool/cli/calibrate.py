@@ -6,7 +6,15 @@ from pathlib import Path
 from mtool.cli.output import Output
 
 
-def calibrate(out: Output, folder: Path, seconds: float = 10.0, port: str = "", probe: str = "") -> None:
+def calibrate(
+    out: Output,
+    folder: Path,
+    seconds: float = 10.0,
+    port: str = "",
+    probe: str = "",
+    *,
+    link_key: Path | None = None,
+) -> None:
     """Measure a board's timer against this computer's clock.
 
     The result is kept under the board's serial number, and corrects all times that are measured on it later.
@@ -14,7 +22,7 @@ def calibrate(out: Output, folder: Path, seconds: float = 10.0, port: str = "", 
     from mtool.device import session
     from mtool.device.session import timing
 
-    with session.open(folder, port=port, probe=probe) as device:
+    with session.open(folder, port=port, probe=probe, link_key=link_key) as device:
         found = device.calibrate(seconds)
         path = timing.store(device.identity, found)
         out.result({"device": device.identity, **asdict(found), "stored_in": str(path)})

@@ -29,6 +29,8 @@ def monitor(
     probe: str = "",
     baud: int = 0,
     seconds: float = 0.0,
+    *,
+    link_key: Path | None = None,
 ) -> None:
     """Show what a board sends, with text, logs and RPC frames kept apart.
 
@@ -41,7 +43,7 @@ def monitor(
     from mtool.device.flash import ports
     from mtool.device.session.monitoring import Listener
     from mtool.device.transport import open_port
-    from mtool.manifest import link_key
+    from mtool.manifest.link_key import find
 
     described, firmware = _project(project)
     on = described.project.board if described is not None and described.project is not None else None
@@ -58,7 +60,7 @@ def monitor(
     started = time.monotonic()
     until = started + seconds if seconds else None
     out.note(f"listening to {transport.name}{f' at {rate} baud' if transport.baud else ''}; Ctrl-C stops")
-    is_sealed = project is not None and (project / link_key.FILE_NAME).is_file()
+    is_sealed = find(link_key, project) is not None
     for heard in _follow(out, transport, connect, Listener(described, firmware, is_sealed=is_sealed), until):
         show_message(out, heard, time.monotonic() - started)
 

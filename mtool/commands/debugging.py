@@ -22,7 +22,8 @@ from mtool.device.flash import flashing, ports
 from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
-from mtool.manifest import Manifest, Operator, Project
+from mtool.manifest import Manifest, Operator, Project, link_key
+from mtool.manifest.link_key import LinkKey
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_plan
 from mtool.stages.compiling import compile
 from mtool.stages.deployment import DEFAULT, Deployment
@@ -65,7 +66,7 @@ class DebugPlan:
     server: tuple[str, ...] = ()
     sent: bytes = b""
     drives: bool = False
-    """Whether the host has to drive the firmware: a UART takes nothing before the firmware has set it up."""
+    """Whether the host has to drive the firmware: a UART takes nothing before it is set up, a link key no recording."""
     is_channel: bool = False
     """Whether the server is the emulator, whose standard input and output are the channel to the firmware."""
 
@@ -132,7 +133,9 @@ def find(described: Manifest, name: str) -> Operator:
     )
 
 
-def record(folder: Path, sample: Sample, deployment: Deployment = DEFAULT) -> tuple[bytes, DeviceError | None]:
+def record(
+    folder: Path, sample: Sample, deployment: Deployment = DEFAULT, key: LinkKey | None = None
+) -> tuple[bytes, DeviceError | None]:
     """Run one inference operator by operator; return what the host sent, and the fault that ended it, if any.
 
     Raises:
@@ -144,7 +147,7 @@ def record(folder: Path, sample: Sample, deployment: Deployment = DEFAULT) -> tu
     fault = None
     try:
         firmware = _firmware_of(folder, described)
-        with Device(described, Recorder(transport, lines), timeout_s=_START_S, firmware=firmware) as device:
+        with Device(described, Recorder(transport, lines), timeout_s=_START_S, key=key, firmware=firmware) as device:
             device.run(sample)
     except DeviceError as reported:
         fault = reported
@@ -185,12 +188,17 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
                 )
             channel: Channel = "uart" if by_uart else "semihosting"
             serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
-    sent, fault = record(prepared.folder, sample, deployment)
+    key = link_key.find(prepared.link_key, prepared.folder)
+    is_channel = bool(serving) and not on_board
+    if key is not None and not on_board and not is_channel:
+        what = "gdb starts firmware on this computer with a recorded session, which its link key refuses"
+        raise UsageError(what, hint="to debug, build without --link-key, or for an emulator")
+    sent, fault = record(prepared.folder, sample, deployment, key)
     stop = stop_at(described, wanted, fault)
     remote = "" if project.transport == "process" and not on_board else address
     argv = gdb_argv(program, firmware, stop, remote, asked)
-    is_channel = bool(serving) and not on_board
-    return DebugPlan(stop, argv, serving, sent, drives=on_board or (is_channel and by_uart), is_channel=is_channel)
+    drives = on_board or (is_channel and (by_uart or key is not None))
+    return DebugPlan(stop, argv, serving, sent, drives=drives, is_channel=is_channel)
 
 
 def _firmware_of(folder: Path, described: Manifest) -> Path:
@@ -246,11 +254,11 @@ def debug(
         if chosen.server:
             server = stack.enter_context(ProcessTransport(chosen.server, name=f"the gdb server {chosen.server[0]}"))
             if chosen.drives and chosen.is_channel:
-                _beside(lambda: _run(prepared.manifest, server, sample))
+                _beside(lambda: _run(prepared, server, sample))
             else:
                 _beside(lambda: _replay(server, b"" if chosen.drives else chosen.sent))
         if chosen.drives and not chosen.is_channel:
-            _beside(lambda: _drive(prepared.folder, sample, deployment))
+            _beside(lambda: _drive(prepared, sample, deployment))
         return proc.interactive(argv, output=output)
 
 
@@ -294,13 +302,14 @@ def _replay(server: ProcessTransport, sent: bytes) -> None:
         server.read(timeout_s=_PATIENCE_S)
 
 
-def _run(described: Manifest, channel: ProcessTransport, sample: Sample) -> None:
-    with Device(described, channel, timeout_s=_PATIENCE_S) as device:
+def _run(prepared: BuiltProject, channel: ProcessTransport, sample: Sample) -> None:
+    key = link_key.find(prepared.link_key, prepared.folder)
+    with Device(prepared.manifest, channel, timeout_s=_PATIENCE_S, key=key) as device:
         device.run(sample, timeout_s=_PATIENCE_S)
 
 
-def _drive(folder: Path, sample: Sample, deployment: Deployment) -> None:
-    with session.open(folder, port=deployment.port, probe=deployment.probe, timeout_s=_PATIENCE_S) as device:
+def _drive(prepared: BuiltProject, sample: Sample, deployment: Deployment) -> None:
+    with deployment.open(prepared, timeout_s=_PATIENCE_S) as device:
         device.run(sample, timeout_s=_PATIENCE_S)
 
 

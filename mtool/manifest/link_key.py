@@ -10,7 +10,7 @@ from typing import Final
 
 from mtool.base import files
 from mtool.base.errors import UsageError, of_os_error
-from mtool.base.filetree import SECRETS, FileTree
+from mtool.base.filetree import IGNORED, SECRETS, FileTree
 from mtool.manifest.modules import keys
 
 OPTION: Final = "link_key"
@@ -18,7 +18,6 @@ OPTION: Final = "link_key"
 
 FILE_NAME, _HEADER = SECRETS
 """The key's file in the folder of a project, and the header with it in the firmware's sources."""
-IGNORED: Final = ".gitignore"
 
 VARIABLE: Final = "MTOOL_LINK_KEY"
 """The environment variable that names the file of a key."""

@@ -13,7 +13,7 @@ from typing import Any, Self, get_args
 from mtool import boards
 from mtool.base import resources, spelling
 from mtool.base.errors import UsageError
-from mtool.base.filetree import FileTree
+from mtool.base.filetree import IGNORED, FileTree
 from mtool.base.frozen import frozen
 from mtool.base.identifiers import target_name
 from mtool.base.option_values import Format
@@ -146,7 +146,7 @@ def package(packed: Packed, form: Format) -> FileTree:
     if many:
         variants = {core: own for core, (own, _) in many.items()}
         sources = portable.merged(manifest.firmware_name, variants, packed.refused, models=models)
-    private = (link_key.FILE_NAME, link_key.IGNORED)
+    private = (link_key.FILE_NAME, IGNORED)
     beside = (FILE_NAME, *private, *(one.graph for one in manifest.models))
     names = [name for name in sources if name not in beside]
     binaries = [name for name in names if name.endswith(".bin")]

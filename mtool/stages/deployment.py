@@ -21,6 +21,7 @@ from mtool.device import session
 from mtool.device.flash import ports, power
 from mtool.device.flash.power import Power
 from mtool.device.session import Device
+from mtool.device.session.opening import TIMEOUT_S
 from mtool.manifest.link_key import LinkKey
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_project, write_project
 from mtool.stages.compiling import CompiledModel, compile, compile_models
@@ -153,16 +154,16 @@ class Deployment:
             session.check(folder, port=self.port, probe=self.probe, link_key=link_key)
         return replace(build_project(board, folder, kinds=kinds, model=model), link_key=link_key)
 
-    def open(self, prepared: BuiltProject) -> Device:
+    def open(self, prepared: BuiltProject, *, timeout_s: float = TIMEOUT_S) -> Device:
         """Open a session with the device that runs a built project's firmware."""
-        name, timeout_s = prepared.manifest.model, self.timeout_s
         return session.open(
             prepared.folder,
             port=self.port,
             probe=self.probe,
+            timeout_s=timeout_s,
             link_key=prepared.link_key,
-            model=name,
-            work_s=timeout_s,
+            model=prepared.manifest.model,
+            work_s=self.timeout_s,
         )
 
 

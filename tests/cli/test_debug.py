@@ -56,6 +56,17 @@ def test_an_operator_that_faults_in_an_emulator(tmp_path: Path, capfd: pytest.Ca
     assert "platform_fault ()" in reported.out and "<signal handler called>" in reported.out
 
 
+@pytest.mark.slow
+def test_firmware_with_a_link_key(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    need("gdb-multiarch", "arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")
+    assert app.invoke(["key", str(tmp_path / "a.key"), "--link"]) == 0
+    argv = ["debug", str(DIGITS), "--link-key", str(tmp_path / "a.key"), "--operator", "2", "--batch"]
+    assert app.invoke([*argv, "-b", "mps2_an386", "-d", str(tmp_path / "m4")]) == 0
+    assert "Breakpoint 1, digits_int8_conv_2 (" in capfd.readouterr().out
+    assert app.invoke([*argv, "-b", "host", "-d", str(tmp_path / "host")]) == 2
+    assert "which its link key refuses" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("runner", "settings", "argv"),
     [

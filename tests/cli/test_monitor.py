@@ -15,6 +15,7 @@ from mtool.device import transport
 from mtool.device.rpc.framing import Frame, encode
 from mtool.device.rpc.protocol import REPLY, Message
 from mtool.device.session.monitoring import DeviceOutput, Listener
+from mtool.manifest import link_key
 from tests.device.session import projects
 
 Captured = pytest.CaptureFixture[str]
@@ -98,6 +99,9 @@ def test_a_board_is_heard(
     monkeypatch.setattr(transport, "open_port", opened)
     monkeypatch.setattr(monitor, "show_message", show)
     monkeypatch.setattr(monitor, "is_over", is_over)
+    link_key.make(tmp_path / "a.key")
+    assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.1", "--link-key", str(tmp_path / "a.key")]) == 0
+    assert shown[1] == DeviceOutput("log", "arena") and capsys.readouterr()
     for arguments in ([], ["--json"]):
         shown.clear()
         assert app.invoke(["monitor", str(folder), "-p", port, "--for", "0.1", *arguments]) == 0

@@ -1,5 +1,6 @@
 """Projects with a link key: firmware and folder have it, `mtool.json` and other firmware have nothing of it."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,13 @@ def test_only_its_owner_and_not_git_can_read_a_project_with_a_key(
     built = mtool.prepare(DIGITS, board="host", folder=folder, options=mtool.Options(link_key=str(file)))
     secrets = {path for path in folder.rglob("*") if path.name in ("link.key", "mt_link_key.h")}
     assert len(secrets) == 2 and {path.name for path in secrets} == {*(folder / ".gitignore").read_text().split()}
+    ignored = folder / ".gitignore"
+    for lines, is_enough in (("mt_link_key.h\n*.o\nlink.key\n", True), ("*.o\nlink.key\n", False)):
+        ignored.write_text(lines)
+        with contextlib.nullcontext() if is_enough else pytest.raises(UsageError) as refused:
+            mtool.prepare(DIGITS, board="host", folder=folder, options=mtool.Options(link_key=str(file)))
+        assert ignored.read_text() == lines
+    assert refused is not None and "add these lines to .gitignore: link.key, mt_link_key.h; " in refused.value.hint
     assert not [path for path in (*secrets, folder / "build") if path.stat().st_mode & 0o077]
     assert built.link_key is None and not caplog.records
     with mtool.open(folder, link_key=str(file)):

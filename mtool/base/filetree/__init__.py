@@ -2,6 +2,7 @@
 
 from mtool.base.filetree.record import FOLDER as FOLDER
 from mtool.base.filetree.record import interrupted as interrupted
+from mtool.base.filetree.tree import IGNORED as IGNORED
 from mtool.base.filetree.tree import SECRETS as SECRETS
 from mtool.base.filetree.tree import FileTree as FileTree
 from mtool.base.filetree.tree import digest_of as digest_of

@@ -12,6 +12,7 @@ from mtool.base.frozen import frozen
 RECORD = ".mtool"  # the folder with the record of mtool's files; never part of a tree
 SECRETS = ("link.key", "mt_link_key.h")
 """The names of files that only their owner can read."""
+IGNORED = ".gitignore"
 
 
 @frozen

@@ -18,7 +18,7 @@ from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import record
 from mtool.base.filetree.open_folder import Found, OpenFolder, open_folder
 from mtool.base.filetree.record import FILE, FOLDER, Record
-from mtool.base.filetree.tree import SECRETS, FileTree
+from mtool.base.filetree.tree import IGNORED, SECRETS, FileTree
 from mtool.base.frozen import frozen
 
 Edits = Literal["stop", "force", "keep"]
@@ -154,16 +154,20 @@ def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _P
         for path, there in sorted(found.items())
         if not (there.missing or known.wrote(path, there.digest) or there.digest == made.get(path))
     }
+    ignores = {path for path in theirs if path in made and _ignores(opened.path / path, tree)}
+    theirs = {path: why for path, why in theirs.items() if path not in ignores}
     if edits == "stop" and theirs:
         what = f"{opened.path} has {_counted(len(theirs))} that mtool did not write or that you edited"
         hint = "--keep leaves these files as they are, --force overwrites or removes them"
+        if IGNORED in theirs and IGNORED in made:
+            hint = f"add these lines to {IGNORED}: {', '.join(tree.text(IGNORED).split())}; {hint}"
         raise UsageError(what, details=[f"{path}   {why}" for path, why in theirs.items()], hint=hint)
     blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
     if edits == "force" and blocked:
         what = f"{opened.path} has {_counted(len(blocked))} that can't be overwritten"
         details = [f"{path}   {theirs[path]}" for path in blocked]
         raise UsageError(what, details=details, hint="move these files away")
-    left = {*theirs} if edits == "keep" else set()
+    left = ignores | ({*theirs} if edits == "keep" else set())
     write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
     gone = [path for path in sorted(found) if path not in made and path not in left]
     edited = {path: known.files[path] for path in left if path in made and path in known.files}
@@ -173,8 +177,15 @@ def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _P
         write=write,
         remove=[path for path in gone if not found[path].missing],
         until=Record({**after, **there, **edited}, {path: made[path] for path in write}),
-        after=Record(after, left={path: theirs[path] for path in left}),
+        after=Record(after, left={path: theirs[path] for path in left - ignores}),
     )
+
+
+def _ignores(path: Path, tree: FileTree) -> bool:
+    """Return whether a path is a user's .gitignore that has all lines of mtool's, and so takes its place."""
+    if path.name != IGNORED or not path.is_file():
+        return False
+    return {*tree.text(IGNORED).split()} <= {*path.read_text(errors="replace").split()}
 
 
 def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
