@@ -71,11 +71,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'mtool' has no attribute {name!r}")
     if name == "errors":
         return importlib.import_module("mtool.errors")
-    found = getattr(importlib.import_module(_MODULES[name]), name)
-    if inspect.isfunction(found):
-        found = importlib.import_module("mtool.python").front(found)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    if inspect.isfunction(value):
+        value = importlib.import_module("mtool.python").front(value)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -190,7 +190,7 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
         library = {name: compiler.linked([*there["float"], name]) - beside for name in sorted(named)}
         everything = compiler.linked([*there["wide"], *sorted(named)]) - empty
         executors = {name: compiler.runtime(needs) for name, needs in EXECUTORS.items()}
-        found = toolchains.check(toolchains.known()[compiler.program])
+        found = toolchains.check(toolchains.load_all()[compiler.program])
     flags = " ".join(flag for flag in compiler.flags if flag.startswith(("-m", "-spec")))
     return {
         "source": f"{compiler.program} {found.version} {flags} {compiler.optimise}, {count} models",

@@ -81,20 +81,20 @@ class Cache:
         try:
             if not path.is_file() or path.is_symlink():  # reading a pipe may never end
                 return None
-            if not all(is_own(each) for each in (self.folder, path.parent, path)):
+            if not all(is_own(folder) for folder in (self.folder, path.parent, path)):
                 log.warning("%s is not used: others can write to it, or it belongs to another user", path)
                 return None
             data = path.read_bytes()
         except OSError:
             return None
         digest, _, body = data.partition(b"\n")
-        found = _unpacked(body) if hmac.compare_digest(self._digest(key, body), digest) else None
-        if found is None:
+        content = _unpacked(body) if hmac.compare_digest(self._digest(key, body), digest) else None
+        if content is None:
             self.drop(key)
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # it was used now
-        return found
+        return content
 
     def drop(self, key: str) -> None:
         """Remove an entry that is damaged."""
@@ -113,8 +113,8 @@ class Cache:
         packed = self._digest(key, body) + b"\n" + body
         try:
             if len(packed) <= self.limit // 4:  # a larger one would displace too many others
-                for each in (self.folder, self._path(key).parent):
-                    each.mkdir(_OWN, parents=True, exist_ok=True)
+                for folder in (self.folder, self._path(key).parent):
+                    folder.mkdir(_OWN, parents=True, exist_ok=True)
                 files.write(self._path(key), packed)
             self._make_room()  # also for entries stored under a larger limit
         except (MtoolError, OSError) as failed:
@@ -144,8 +144,8 @@ class Cache:
 
     def _digest(self, key: str, body: bytes) -> bytes:
         data = key.encode() + body
-        found = hmac.new(self.secret.encode(), data, "sha256") if self.secret else hashlib.sha256(data)
-        return found.hexdigest().encode()
+        hasher = hmac.new(self.secret.encode(), data, "sha256") if self.secret else hashlib.sha256(data)
+        return hasher.hexdigest().encode()
 
     def _path(self, key: str) -> Path:
         assert _NAME.fullmatch(key), key
@@ -197,7 +197,7 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
     folder = Path(named) if named else resources.cache_folder(environment)
     if named and folder is not None:
-        place = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        place = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
         if not place.is_dir():
             details = ["expected  the absolute path of a folder, or off", f"found     {place}, which is not a folder"]
             raise UsageError(f'{VARIABLE} is "{named}"', details=details)
@@ -216,8 +216,8 @@ def is_own(path: Path) -> bool:
 
 
 def _packed(content: Mapping[str, File]) -> bytes:
-    listed = json.dumps([[name, len(one.data), one.runs] for name, one in content.items()])
-    return b"".join([listed.encode(), b"\n", *(one.data for one in content.values())])
+    listed = json.dumps([[name, len(entry.data), entry.runs] for name, entry in content.items()])
+    return b"".join([listed.encode(), b"\n", *(entry.data for entry in content.values())])
 
 
 def _unpacked(body: bytes) -> dict[str, File] | None:
@@ -226,7 +226,7 @@ def _unpacked(body: bytes) -> dict[str, File] | None:
         listed = [(str(name), int(size), bool(runs)) for name, size, runs in json.loads(head)]
     except (ValueError, TypeError, RecursionError):
         return None
-    found, start = {}, 0
+    result, start = {}, 0
     for name, size, runs in listed:
-        found[name], start = File(rest[start : start + size], runs), start + size
-    return found if start == len(rest) and all(size >= 0 for _, size, _ in listed) else None
+        result[name], start = File(rest[start : start + size], runs), start + size
+    return result if start == len(rest) and all(size >= 0 for _, size, _ in listed) else None

@@ -37,11 +37,11 @@ _OF_PYTHON = {  # options of single commands, and rows of the table with several
 }
 _ARGUMENTS = {
     **{
-        one.flags[0].removeprefix("--"): f"Deployment.{one.python_name}"
-        if one.name in OF_DEPLOYMENT and one.name not in ("output_dir", "timeout")
-        else one.python_name
-        for one in OPTIONS.values()
-        if one.name != "timeout"
+        option.flags[0].removeprefix("--"): f"Deployment.{option.python_name}"
+        if option.name in OF_DEPLOYMENT and option.name not in ("output_dir", "timeout")
+        else option.python_name
+        for option in OPTIONS.values()
+        if option.name != "timeout"
     },
     **_OF_PYTHON,
 }
@@ -52,7 +52,7 @@ _WHOLE = {
     "module-key": 'template_options={"module_key": ...}',
     "unsigned-modules": 'template_options={"modules": "unsigned"}',
 }
-_SWITCHES = {one.flags[0].removeprefix("--") for one in OPTIONS.values() if one.kind is bool} | {"insecure"}
+_SWITCHES = {option.flags[0].removeprefix("--") for option in OPTIONS.values() if option.kind is bool} | {"insecure"}
 
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*[a-z])\b(?: ('[^']*'|(?:[^\s,;)']|,(?=[a-z]+=))*[\w\"}\]]))?")
 _COMMAND = re.compile(r"(?<![\w.])(mtool|pip|dask|west) [a-z-]+[^;]*")
@@ -77,15 +77,15 @@ def in_python(error: MtoolError, parameters: Collection[str] = ()) -> None:
 
 
 def _written(text: str, parameters: Collection[str]) -> str:
-    def argument(found: re.Match[str]) -> str:
-        option, value = found[1], found[2]
+    def argument(match: re.Match[str]) -> str:
+        option, value = match[1], match[2]
         rest = f" {value}" if value else ""
         if option in _WHOLE:
             return _WHOLE[option] + rest
-        own = option.replace("-", "_")
-        name = own if own in parameters else _ARGUMENTS.get(option)
+        argument_name = option.replace("-", "_")
+        name = argument_name if argument_name in parameters else _ARGUMENTS.get(option)
         if name is None:
-            return found[0]
+            return match[0]
         if option in _SWITCHES:
             return f"{name}=True{rest}"
         if value and _VALUE.fullmatch(value):
@@ -103,8 +103,8 @@ def _written(text: str, parameters: Collection[str]) -> str:
     return "".join([*parts, sentence(text[end:])])
 
 
-def _of_each_model(found: re.Match[str]) -> str:
-    options = [f'Options(name="{name}")' for name in found[0].split()[1::2]]
+def _of_each_model(match: re.Match[str]) -> str:
+    options = [f'Options(name="{name}")' for name in match[0].split()[1::2]]
     return f"options=[{', '.join(options)}]"
 
 
@@ -168,9 +168,9 @@ def fields(instance: Any, readers: Mapping[str, Reader]) -> None:
         value = getattr(instance, field.name)
         if value is field.default:
             continue
-        taken = value_of(f"{owner}.{field.name}", value, field.type, readers.get(field.name))
-        if taken is not value:
-            object.__setattr__(instance, field.name, taken)
+        converted = value_of(f"{owner}.{field.name}", value, field.type, readers.get(field.name))
+        if converted is not value:
+            object.__setattr__(instance, field.name, converted)
 
 
 def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: dict[str, Any]) -> Callable[P, R]:
@@ -188,9 +188,9 @@ def arguments(function: Callable[P, R], readers: Mapping[str, Reader], names: di
     parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
-    def in_terms_of_python(*given: P.args, **named: P.kwargs) -> R:
+    def in_terms_of_python(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return called(*given, **named)
+            return called(*args, **kwargs)
         except MtoolError as error:
             in_python(error, parameters)
             raise
@@ -207,17 +207,17 @@ def method(
         UsageError: an argument has another type than its parameter, or is out of range.
     """
     signature = inspect.signature(function)
-    hints = {name: one.annotation for name, one in signature.parameters.items()}
+    hints = {name: param.annotation for name, param in signature.parameters.items()}
     for name, hint in hints.items():
         if isinstance(hint, str):
             hints[name] = eval(hint, inspect.unwrap(function).__globals__, names)  # text from our own source
 
     @functools.wraps(function)
-    def checked(*given: P.args, **named: P.kwargs) -> R:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            bound = signature.bind(*given, **named)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as wrong:
-            unknown = [name for name in named if name not in signature.parameters]
+            unknown = [name for name in kwargs if name not in signature.parameters]
             takes = [name for name in signature.parameters if name != "self"]
             raise UsageError(
                 f"{function.__name__}: {wrong}" if not unknown else f"{function.__name__} has no argument {unknown[0]}",
@@ -225,8 +225,8 @@ def method(
                 hint=spelling.did_you_mean(unknown[0], takes) if unknown else "",
             ) from None
         for name, value in bound.arguments.items():
-            one = signature.parameters[name]
-            if name == "self" or value is one.default or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            param = signature.parameters[name]
+            if name == "self" or value is param.default or param.kind in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
                 continue
             bound.arguments[name] = value_of(name, value, hints.get(name, Any), (readers or {}).get(name))
         return function(*bound.args, **bound.kwargs)
@@ -241,7 +241,7 @@ def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> 
         UsageError: it has another type, or is not one of the allowed values.
     """
     try:
-        return _taken(value, kind)
+        return _converted(value, kind)
     except _Wrong:
         texts = None if reader is None else texts_of(value)
         if reader is not None and texts is not None and not any("\0" in text for text in texts):
@@ -250,56 +250,56 @@ def value_of(name: str, value: Any, kind: Any, reader: Reader | None = None) -> 
             except MtoolError as error:
                 in_python(error)
                 raise
-    known = [one for one in _options(kind) if isinstance(one, str)]
-    hint = spelling.did_you_mean(value, known) if known and isinstance(value, str) else ""
+    choices = [option for option in _options(kind) if isinstance(option, str)]
+    hint = spelling.did_you_mean(value, choices) if choices and isinstance(value, str) else ""
     raise UsageError(f"{name} is {_shown(value)}", details=[f"expected {_named(kind)}"], hint=hint)
 
 
-def _taken(value: Any, kind: Any) -> Any:
+def _converted(value: Any, kind: Any) -> Any:
     if kind is Any or kind is object or isinstance(kind, (str, TypeVar)) or kind is inspect.Parameter.empty:
         return value
     kind = NoneType if kind is None else kind
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        found = _taken(value, inner[0])
-        return _require(all(one.holds(found) for one in _checks(kind)), found)
+        converted = _converted(value, inner[0])
+        return _require(all(check.holds(converted) for check in _checks(kind)), converted)
     if origin in (Union, UnionType):
         return value if _is_array_like(inner) else _first_of(value, inner)
     if origin is Literal:
         return _require(isinstance(value, str | int) and value in inner, value)
     if isinstance(kind, type) and kind in _PLAIN:
-        _, is_right, taken = _PLAIN[kind]
-        return taken(_require(is_right(value), value))
+        _, is_right, convert = _PLAIN[kind]
+        return convert(_require(is_right(value), value))
     if _is_array(kind):
         return _array(value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         _require(isinstance(value, Mapping), value)
-        return _same(value, {_taken(key, inner[0]): _taken(one, inner[1]) for key, one in value.items()})
+        return _same(value, {_converted(key, inner[0]): _converted(item, inner[1]) for key, item in value.items()})
     if isinstance(origin, type) and issubclass(origin, Sequence):
         _require(isinstance(value, Sequence) and not isinstance(value, str | bytes), value)
         if origin is tuple and inner[-1] is not ...:
             _require(len(value) == len(inner), value)
-            return _same(value, tuple(_taken(one, of) for one, of in zip(value, inner, strict=True)))
-        found = [_taken(one, inner[0]) for one in value]
-        return _same(value, tuple(found) if origin is tuple or isinstance(value, tuple) else found)
+            return _same(value, tuple(_converted(item, of) for item, of in zip(value, inner, strict=True)))
+        converted = [_converted(item, inner[0]) for item in value]
+        return _same(value, tuple(converted) if origin is tuple or isinstance(value, tuple) else converted)
     if origin is not None:
         return _require(callable(value), value) if "Callable" in str(origin) else value
     return _require(isinstance(value, kind), value) if isinstance(kind, type) else value
 
 
 def _checks(kind: Any) -> list[Range | OneOf]:
-    return [one for one in get_args(kind)[1:] if isinstance(one, Range | OneOf)]
+    return [check for check in get_args(kind)[1:] if isinstance(check, Range | OneOf)]
 
 
 def _is_array_like(kinds: Sequence[Any]) -> bool:
     """Return whether a union is NumPy's `ArrayLike`, which the function converts itself."""
-    return any(getattr(get_origin(one) or one, "__module__", "").startswith("numpy._typing") for one in kinds)
+    return any(getattr(get_origin(kind) or kind, "__module__", "").startswith("numpy._typing") for kind in kinds)
 
 
 def _first_of(value: Any, kinds: Sequence[Any]) -> Any:
     for kind in kinds:
         with contextlib.suppress(_Wrong):
-            return _taken(value, kind)
+            return _converted(value, kind)
     raise _Wrong
 
 
@@ -333,11 +333,11 @@ def _array(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except ValueError:  # lists of different lengths
         raise _Wrong from None
-    _require(found.dtype.kind in "biuf", value)
-    return found
+    _require(array.dtype.kind in "biuf", value)
+    return array
 
 
 def _is_array(kind: Any) -> bool:
@@ -350,20 +350,20 @@ def _require(is_right: bool, value: Any) -> Any:
     return value
 
 
-def _same(value: Any, taken: Any) -> Any:
+def _same(value: Any, converted: Any) -> Any:
     """Return the original container if nothing in it has changed."""
-    old, new = (list(one.values()) if isinstance(one, Mapping) else list(one) for one in (value, taken))
-    is_same = isinstance(value, type(taken)) and all(a is b for a, b in zip(old, new, strict=True))
-    return value if is_same else taken
+    old, new = (list(items.values()) if isinstance(items, Mapping) else list(items) for items in (value, converted))
+    is_same = isinstance(value, type(converted)) and all(a is b for a, b in zip(old, new, strict=True))
+    return value if is_same else converted
 
 
 def texts_of(value: Any) -> list[str] | None:
     """Return the texts that a value was given as; None: it was not given as text."""
     if isinstance(value, str):
         return [value]
-    if isinstance(value, Mapping) and value and all(isinstance(one, str) for pair in value.items() for one in pair):
-        return [f"{name}={one}" for name, one in value.items()]
-    if isinstance(value, Sequence) and value and all(isinstance(one, str) for one in value):
+    if isinstance(value, Mapping) and value and all(isinstance(item, str) for pair in value.items() for item in pair):
+        return [f"{name}={item}" for name, item in value.items()]
+    if isinstance(value, Sequence) and value and all(isinstance(item, str) for item in value):
         return list(value)
     return None
 
@@ -373,7 +373,7 @@ def _options(kind: Any) -> list[Any]:
         return list(get_args(kind))
     if isinstance(kind, OneOf):
         return list(kind.words)
-    return [one for inner in get_args(kind) for one in _options(inner)]
+    return [option for inner in get_args(kind) for option in _options(inner)]
 
 
 def _named(kind: Any) -> str:
@@ -383,7 +383,7 @@ def _named(kind: Any) -> str:
     if _is_array(kind) or (origin in (Union, UnionType) and _is_array_like(inner)):
         return "an array of numbers"
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_named(one) for one in inner))
+        return " or ".join(dict.fromkeys(_named(kind) for kind in inner))
     if origin is Literal:
         return f"one of {', '.join(map(str, inner))}"
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -34,7 +34,7 @@ def words_of(text: str, places: Collection[str], *, what: str) -> list[str]:
         raise UsageError(f"{what} contains no program", details=[f"found {text!r}"])
     for name in _NAMED.findall(text):
         if name not in places:
-            details = [text, f"known: {', '.join(f'{{{one}}}' for one in places)}"]
+            details = [text, f"known: {', '.join(f'{{{place}}}' for place in places)}"]
             hint = spelling.did_you_mean(name, places)
             raise UsageError(f"{what} has the unknown placeholder {{{name}}}", details=details, hint=hint)
     return words

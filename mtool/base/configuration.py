@@ -91,14 +91,14 @@ def load(folder: Path | None = None) -> Configuration:
     read, status = read_toml(path)
     check_owner(path, status)
     for key, value in read.items():
-        known = _expected()
-        if key not in known:
-            details, hint = [f"expected: {', '.join(known.values())}"], spelling.did_you_mean(key, known)
+        expected = _expected()
+        if key not in expected:
+            details, hint = [f"expected: {', '.join(expected.values())}"], spelling.did_you_mean(key, expected)
             raise UsageError(f"{path}: unknown key {key!r}", details=details, hint=hint)
         if not _is_right(key, value):
-            raise UsageError(f"{path}: {key} can't be {value!r}", details=[f"expected: {known[key]}"])
-    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
-    return Configuration(**found, file=path)
+            raise UsageError(f"{path}: {key} can't be {value!r}", details=[f"expected: {expected[key]}"])
+    values: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
+    return Configuration(**values, file=path)
 
 
 def nearest(folder: Path | None = None) -> Path | None:
@@ -123,16 +123,16 @@ def _is_right(key: str, value: Any) -> bool:
     if key in _TABLES:
         return isinstance(value, dict)
     if key in _PATHS and isinstance(value, list):
-        return all(isinstance(one, str) for one in value)
+        return all(isinstance(item, str) for item in value)
     return isinstance(value, str)
 
 
 def _paths(value: str | list[str], file: Path) -> tuple[Path, ...]:
-    return tuple(file.parent / one for one in ([value] if isinstance(value, str) else value))
+    return tuple(file.parent / name for name in ([value] if isinstance(value, str) else value))
 
 
 def _expected() -> dict[str, str]:
     """Return what a file may hold, by key."""
     texts = dict.fromkeys(_PATHS, '{0} = ["..", ".."]') | dict.fromkeys(_TABLES, "[{0}]")
-    names = [each.name for each in fields(Configuration) if each.name != "file"]
+    names = [field.name for field in fields(Configuration) if field.name != "file"]
     return {name: texts.get(name, '{0} = ".."').format(name) for name in names}

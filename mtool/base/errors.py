@@ -145,17 +145,17 @@ def of_os_error(error: OSError, what: str = "") -> MtoolError:
         error: the error that was raised.
         what: what failed ("report.html can't be written"); default: the error's own message.
     """
-    said = (error.strerror or str(error) or type(error).__name__).strip()
-    said = said[:1].lower() + said[1:]
+    message = (error.strerror or str(error) or type(error).__name__).strip()
+    message = message[:1].lower() + message[1:]
     if isinstance(error, (ConnectionError, TimeoutError)):
-        return CommunicationError(what or said, details=[said] if what else [])
-    if said.startswith("no usable temporary directory"):
-        return UsageError("there is no folder for temporary files", details=[said], hint="set TMPDIR to one")
+        return CommunicationError(what or message, details=[message] if what else [])
+    if message.startswith("no usable temporary directory"):
+        return UsageError("there is no folder for temporary files", details=[message], hint="set TMPDIR to one")
     if isinstance(error, FileNotFoundError) and error.filename is None and not what and _is_nowhere():
         return UsageError("the working folder no longer exists", hint="cd to another folder")
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
-    title = what or ": ".join([" and ".join(paths), said] if paths else [said])
-    return UsageError(title, details=[said] if what else [], hint=REMEDIES.get(error.errno or 0, ""))
+    title = what or ": ".join([" and ".join(paths), message] if paths else [message])
+    return UsageError(title, details=[message] if what else [], hint=REMEDIES.get(error.errno or 0, ""))
 
 
 def _is_nowhere() -> bool:

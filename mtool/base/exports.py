@@ -12,9 +12,9 @@ def modules_by_name(file: str) -> dict[str, str]:
 
     They are listed there once, for type checkers and for `__getattr__`, so that importing the package stays fast.
     """
-    blocks = [one for one in ast.parse(Path(file).read_bytes()).body if isinstance(one, ast.If)]
-    imports = [one for block in blocks for one in block.body if isinstance(one, ast.ImportFrom)]
-    return {name.name: one.module or "" for one in imports for name in one.names}
+    blocks = [block for block in ast.parse(Path(file).read_bytes()).body if isinstance(block, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {name.name: node.module or "" for node in imports for name in node.names}
 
 
 def getter(package: str, modules: dict[str, str]) -> Callable[[str], Any]:

@@ -109,9 +109,9 @@ def append_line(path: Path, line: bytes) -> None:
             is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
             size = file.seek(0, os.SEEK_END) if is_plain else 0
             is_cut = size > 0 and system.read_at(handle, 1, size - 1) != b"\n"
-            left = memoryview((b"\n" if is_cut else b"") + line + b"\n")
-            while left:  # a full disk may accept a part and refuse the rest
-                left = left[file.write(left) :]
+            rest = memoryview((b"\n" if is_cut else b"") + line + b"\n")
+            while rest:  # a full disk may accept a part and refuse the rest
+                rest = rest[file.write(rest) :]
             if is_plain:
                 os.fsync(handle)
 

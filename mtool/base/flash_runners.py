@@ -12,8 +12,8 @@ FILE = Path(__file__).with_suffix(".yaml")
 @functools.cache
 def records() -> dict[str, dict[str, Any]]:
     """Return each flash runner's record by its name."""
-    found: dict[str, dict[str, Any]] = resources.read_yaml(FILE)
-    return found
+    result: dict[str, dict[str, Any]] = resources.read_yaml(FILE)
+    return result
 
 
 def settings_of(name: str) -> tuple[str, ...]:

@@ -169,14 +169,14 @@ def _fitted(names: tuple[str, ...], points: tuple[Point, ...], values: tuple[int
     for basis, columns in _bases(names, points):
         if first is not None and len(basis) != size:
             continue
-        found = _of_basis(basis, columns, names, points, values)
-        if found is None:
+        formula = _of_basis(basis, columns, names, points, values)
+        if formula is None:
             continue
-        if not found.quotients:
-            return found
-        if first is not None and not _is_same(first, found, names, points, period):
+        if not formula.quotients:
+            return formula
+        if first is not None and not _is_same(first, formula, names, points, period):
             return None
-        first, size = first or found, len(basis)
+        first, size = first or formula, len(basis)
     return first
 
 
@@ -194,9 +194,9 @@ def _of_basis(
     whole = np.rint(solution)
     if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
         return None
-    found = Formula(tuple((int(number), factors) for number, factors in zip(whole, basis, strict=True) if number))
-    at = (found.at(dict(zip(names, point, strict=True))) for point in points)
-    return found if all(one == value for one, value in zip(at, values, strict=True)) else None
+    formula = Formula(tuple((int(number), factors) for number, factors in zip(whole, basis, strict=True) if number))
+    at = (formula.at(dict(zip(names, point, strict=True))) for point in points)
+    return formula if all(computed == value for computed, value in zip(at, values, strict=True)) else None
 
 
 def _is_same(one: Formula, other: Formula, names: tuple[str, ...], points: tuple[Point, ...], period: int) -> bool:
@@ -219,7 +219,7 @@ def _bases(
     """Return the products that a formula may be a sum of, the simplest first, and their values at the points."""
     import numpy as np
 
-    found = []
+    bases = []
     for basis in _candidates(names):
         factors = {factor for product in basis for factor in product}
         quotients = [factor for factor in factors if factor.divisor > 1]
@@ -230,8 +230,8 @@ def _bases(
         if any(len({factor.at(at) for at in sizes}) < _STEPS for factor in quotients):
             continue
         rows = [[Formula(((1, product),)).at(at) for product in basis] for at in sizes]
-        found.append((basis, np.array(rows, np.float64)))
-    return found
+        bases.append((basis, np.array(rows, np.float64)))
+    return bases
 
 
 def _candidates(names: tuple[str, ...]) -> Iterator[Basis]:

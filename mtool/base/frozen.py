@@ -20,9 +20,9 @@ def frozen(cls: type[T]) -> type[T]:
 
 def frozen_with(cls: type[T], **options: bool) -> type[T]:
     """Return a dataclass like `frozen`, with options of the library's."""
-    own = dict(vars(cls))
-    made: type[T] = dataclasses.dataclass(repr=False, eq=False, **options)(cls)
-    values = _values_of([name for name, field in _fields(made).items() if field.compare])
+    members = dict(vars(cls))
+    record: type[T] = dataclasses.dataclass(repr=False, eq=False, **options)(cls)
+    values = _values_of([name for name, field in _fields(record).items() if field.compare])
 
     def __eq__(self: T, other: object) -> bool:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
@@ -31,9 +31,9 @@ def frozen_with(cls: type[T], **options: bool) -> type[T]:
         return hash(values(self))
 
     for method in (__eq__, __hash__, __repr__):
-        if own.get(method.__name__) is None:
-            setattr(made, method.__name__, method)
-    return made
+        if members.get(method.__name__) is None:
+            setattr(record, method.__name__, method)
+    return record
 
 
 def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -24,7 +24,7 @@ _WINDOWS = re.compile(r"con|prn|aux|nul|(com|lpt)\d")  # reserved file names on 
 
 
 @functools.cache
-def _taken(kind: str) -> frozenset[str]:
+def _reserved(kind: str) -> frozenset[str]:
     """Return the names of one kind (keywords, macros, headers, targets) from taken_names.yaml."""
     texts = resources.read_yaml(Path(__file__).with_name("taken_names.yaml"))[kind]
     return frozenset(word for text in texts for word in text.split())
@@ -32,22 +32,22 @@ def _taken(kind: str) -> frozenset[str]:
 
 def is_keyword(name: str) -> bool:
     """Whether a name is a keyword of C or C++, or of a compiler."""
-    return name in _taken("keywords")
+    return name in _reserved("keywords")
 
 
 def is_macro(name: str) -> bool:
     """Whether some header may define a macro of this name."""
-    return name in _taken("macros") or _MACRO_FORMS.fullmatch(name) is not None
+    return name in _reserved("macros") or _MACRO_FORMS.fullmatch(name) is not None
 
 
 def is_taken_by_a_file(stem: str) -> bool:
     """Whether files <stem>.h and <stem>.c may shadow others, or can't exist."""
-    return stem in _taken("headers") or any(form.fullmatch(stem) is not None for form in (_HEADER_FORMS, _WINDOWS))
+    return stem in _reserved("headers") or any(form.fullmatch(stem) is not None for form in (_HEADER_FORMS, _WINDOWS))
 
 
 def is_taken_by_a_target(name: str) -> bool:
     """Whether a build system may have a target, a library, a module or an option of this name."""
-    return name in _taken("targets")
+    return name in _reserved("targets")
 
 
 LONGEST_MODEL = 55  # with "_example" 63, Arduino's longest name of a sketch
@@ -76,8 +76,8 @@ def target_name(model: str) -> str:
 
 def tensor_names(names: Iterable[str]) -> list[str]:
     """Return a C identifier for each name; all are distinct, also in capitals as parts of macros."""
-    made: list[str] = []
-    taken: set[str] = set()
+    identifiers: list[str] = []
+    used: set[str] = set()
     numbers: dict[str, int] = {}
     for name in names:
         stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "tensor"
@@ -85,13 +85,13 @@ def tensor_names(names: Iterable[str]) -> list[str]:
             stem = f"t_{stem}"
         stem = _shortened(stem, name, LONGEST_TENSOR)
         unique, number = stem, numbers.get(stem.upper(), 1)
-        while unique.upper() in taken:
+        while unique.upper() in used:
             number += 1
             unique = f"t_{stem}_{number}" if is_macro(f"{stem}_{number}") else f"{stem}_{number}"
         numbers[stem.upper()] = number
-        taken.add(unique.upper())
-        made.append(unique)
-    return made
+        used.add(unique.upper())
+        identifiers.append(unique)
+    return identifiers
 
 
 def _shortened(name: str, whole: str, most: int) -> str:

@@ -50,12 +50,12 @@ def take(name: str) -> HeldLock | str:
 
 
 def _take_by_flock(name: str) -> HeldLock | str:
-    path, own = _own_folder()
+    path, folder_fd = _own_folder()
     try:
         while True:
-            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder_fd)
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 os.close(handle)
                 raise UsageError(f"{path / name} is not an mtool lock", hint="remove it")
             try:
@@ -86,7 +86,7 @@ def _take_by_flock(name: str) -> HeldLock | str:
     except OSError as failed:
         raise of_os_error(failed, f"{path / name} can't be locked") from None
     finally:
-        os.close(own)
+        os.close(folder_fd)
 
 
 def _take_by_filelock(name: str) -> HeldLock | str:
@@ -132,9 +132,9 @@ def _own_folder() -> tuple[Path, int]:
         except OSError as failed:
             refused.append(f"{path}: {failed.strerror or failed}")
             continue
-        found = os.fstat(handle)
-        if found.st_uid == os.geteuid():
-            if stat.S_IMODE(found.st_mode) != 0o700:
+        status = os.fstat(handle)
+        if status.st_uid == os.geteuid():
+            if stat.S_IMODE(status.st_mode) != 0o700:
                 os.fchmod(handle, 0o700)
             return path, handle
         os.close(handle)
@@ -182,16 +182,16 @@ class Lock:
         self._release: Callable[[], object] | None = None
         if not device:
             return
-        taken = _take(_called(device))
-        if isinstance(taken, HeldLock):
-            self._release = weakref.finalize(self, taken.release)
-        elif only and taken == str(os.getpid()):
+        lock_or_pid = _take(_called(device))
+        if isinstance(lock_or_pid, HeldLock):
+            self._release = weakref.finalize(self, lock_or_pid.release)
+        elif only and lock_or_pid == str(os.getpid()):
             what = f"{device} is in use by this process"
-            details = [f"process {taken} has an open session with it"]
+            details = [f"process {lock_or_pid} has an open session with it"]
             raise BoardError(what, details=details, hint="use that session, or close it first")
-        elif taken != str(os.getpid()):
+        elif lock_or_pid != str(os.getpid()):
             what = f"{device} is in use by another mtool process"
-            details = [f"process {taken}"] if taken else []
+            details = [f"process {lock_or_pid}"] if lock_or_pid else []
             raise BoardError(what, details=details, hint="wait until that process has finished, or end it")
 
     @property
@@ -264,21 +264,21 @@ def file(path: Path) -> Iterator[None]:
 def _held(what: str, path: Path, patience_s: float, hint: str, *, is_inherited: bool) -> Iterator[None]:
     deadline = time.monotonic() + patience_s
     has_warned = False
-    while isinstance(taken := _take(what), str) and taken != str(os.getpid()):
+    while isinstance(lock_or_pid := _take(what), str) and lock_or_pid != str(os.getpid()):
         if time.monotonic() >= deadline:
             waited = f", for more than {patience_s:g} s" if patience_s else ""
-            details = [f"process {taken}{waited}"] if taken or waited else []
+            details = [f"process {lock_or_pid}{waited}"] if lock_or_pid or waited else []
             raise UsageError(f"{path} is in use by another mtool process", details=details, hint=hint)
         if not has_warned:
-            log.warning("waiting for process %s or its child processes, which use %s", taken, path)
+            log.warning("waiting for process %s or its child processes, which use %s", lock_or_pid, path)
             has_warned = True
         time.sleep(_POLL_S)
     with contextlib.ExitStack() as here:
-        if isinstance(taken, HeldLock):
+        if isinstance(lock_or_pid, HeldLock):
             held = _kept.get() or here
-            held.callback(taken.release)
+            held.callback(lock_or_pid.release)
             if is_inherited:
-                inherited = () if taken.handle is None else (taken.handle,)
+                inherited = () if lock_or_pid.handle is None else (lock_or_pid.handle,)
                 held.callback(_handles.reset, _handles.set((*_handles.get(), *inherited)))
         yield
 
@@ -294,8 +294,8 @@ def handles() -> tuple[int, ...]:
 
 def _take(what: str) -> HeldLock | str:
     """Take a lock, or return the number of the process that holds it."""
-    known = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
-    return take(re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock")
+    digest = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
+    return take(re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{digest}.lock")
 
 
 def _called(device: str) -> str:

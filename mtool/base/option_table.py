@@ -66,10 +66,10 @@ TABLE = tuple(Option(**{"default": _EMPTY.get(row.get("type", "")), **row}) for 
 COMMANDS: dict[str, str] = _FILE["commands"]
 """Each command with a summary of what it does."""
 
-OPTIONS = {one.name: one for one in reversed(TABLE) if one.type}
+OPTIONS = {option.name: option for option in reversed(TABLE) if option.type}
 """The options that Python and mtool.toml also have, by name."""
 
-DEFAULTS: dict[str, Any] = {name: one.default for name, one in OPTIONS.items()}
+DEFAULTS: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
 """The default of each of them."""
 
 OF_DEPLOYMENT = ("output_dir", "port", "probe", "timeout", "flash_command", "power")
@@ -81,9 +81,9 @@ LEAST_TIMEOUT_S = OPTIONS["timeout"].least or 0.0
 
 def of_group(group: str) -> tuple[Option, ...]:
     """Return the options that a group has, in the order of --help."""
-    return tuple(one for one in TABLE if group in one.of and one.type)
+    return tuple(option for option in TABLE if group in option.of and option.type)
 
 
 def of_command(command: str, name: str) -> Option:
     """Return the option or argument of a command by the name of its parameter."""
-    return next(one for one in TABLE if one.name == name and command in one.of)
+    return next(option for option in TABLE if option.name == name and command in option.of)

@@ -207,9 +207,9 @@ class Child:
         Raises:
             BrokenPipeError: its input is closed, most likely because it has ended.
         """
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self.stdin.fileno(), left) :]
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self.stdin.fileno(), rest) :]
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Return the exit status, or minus the signal that killed it; None: it still runs after `timeout_s`.

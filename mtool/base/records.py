@@ -33,38 +33,38 @@ _EXPECTED = {
     "dict_type model_type": "a mapping",
     "list_type tuple_type set_type frozen_set_type": "a list",
 }
-_OF_TYPE = {one: words for types, words in _EXPECTED.items() for one in types.split()}
+_OF_TYPE = {kind: words for types, words in _EXPECTED.items() for kind in types.split()}
 _LONGEST = 60  # characters of a value
 
 
-def said(error: ErrorDetails, known: Collection[str] = ()) -> str:
-    """Return an error's message without its location: what was expected and found; `known`: the keys that exist."""
+def message(error: ErrorDetails, keys: Collection[str] = ()) -> str:
+    """Return an error's message without its location: what was expected and found; `keys`: the keys that exist."""
     kind, value = error["type"], error["input"]
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
-        hint = spelling.did_you_mean(str(error["loc"][-1]), known, otherwise=f"available: {', '.join(known)}")
-        return "there is no such key" + (f"; {hint}" if known else "")
+        hint = spelling.did_you_mean(str(error["loc"][-1]), keys, otherwise=f"available: {', '.join(keys)}")
+        return "there is no such key" + (f"; {hint}" if keys else "")
     if kind not in _OF_TYPE:
         return error["msg"].removeprefix("Value error, ")
     limits = {
-        key: int(one) if isinstance(one, float) and one.is_integer() else one
-        for key, one in error.get("ctx", {}).items()
+        key: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+        for key, limit in error.get("ctx", {}).items()
     }
-    found = str(value).lower() if isinstance(value, bool) else repr(value)
-    found = found if len(found) <= _LONGEST else f"{found[:_LONGEST]}..."
-    return f"expected {_OF_TYPE[kind].format(**limits)}, found {found}"
+    shown = str(value).lower() if isinstance(value, bool) else repr(value)
+    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+    return f"expected {_OF_TYPE[kind].format(**limits)}, found {shown}"
 
 
 def lines(invalid: ValidationError, most: int | None = None, record: type[BaseModel] | None = None) -> list[str]:
     """Return a line for each error, at most `most`: its location in the record's entry and the message."""
-    found = []
+    result = []
     for error in invalid.errors()[:most]:
         place = [str(key) for key in error["loc"] if key != "[key]"]  # a key that is wrong itself
-        of_it = _record_at(error["loc"][:-1], record)
-        known = [name for name in of_it.model_fields if name != "name"] if of_it else ()
-        found.append(": ".join(filter(None, (".".join(place), said(error, known)))))
-    return found
+        inner = _record_at(error["loc"][:-1], record)
+        keys = [name for name in inner.model_fields if name != "name"] if inner else ()
+        result.append(": ".join(filter(None, (".".join(place), message(error, keys)))))
+    return result
 
 
 def _record_at(path: tuple[int | str, ...], record: type[BaseModel] | None) -> type[BaseModel] | None:
@@ -78,7 +78,7 @@ def _record_at(path: tuple[int | str, ...], record: type[BaseModel] | None) -> t
 def _record_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for each in get_args(annotation) if (found := _record_in(each)) is not None), None)
+    return next((record for part in get_args(annotation) if (record := _record_in(part)) is not None), None)
 
 
 R = TypeVar("R", bound=BaseModel)

@@ -84,25 +84,25 @@ def kill_tree(process: "subprocess.Popen[bytes]") -> None:
 def _tree(root: int) -> set[int]:
     """Return the processes of a group and their descendants; `root` is the group's first process."""
     processes = _processes()
-    found = {number for number, (_, group) in processes.items() if root in (number, group)}
-    while children := {number for number, (parent, _) in processes.items() if parent in found} - found:
-        found |= children
-    return found
+    tree = {number for number, (_, group) in processes.items() if root in (number, group)}
+    while children := {number for number, (parent, _) in processes.items() if parent in tree} - tree:
+        tree |= children
+    return tree
 
 
 def _processes() -> dict[int, tuple[int, int]]:
     """Return each process's parent and group; those that have ended are left out. Empty without /proc."""
-    found: dict[int, tuple[int, int]] = {}
+    result: dict[int, tuple[int, int]] = {}
     if not IS_LINUX:
-        return found
+        return result
     with contextlib.suppress(OSError):
         for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
             with contextlib.suppress(OSError, ValueError):
                 with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
                     state, parent, group = file.read().rpartition(b")")[2].split()[:3]  # a name may contain anything
                 if state not in (b"Z", b"X"):
-                    found[int(name)] = (int(parent), int(group))
-    return found
+                    result[int(name)] = (int(parent), int(group))
+    return result
 
 
 class Interrupts:

@@ -52,10 +52,10 @@ def _settings(flash: Any) -> Any:
         if not isinstance(name, str) or name not in flash_runners.records():
             raise ValueError(f"unknown flash runner {name!r}; {_meant(str(name), flash_runners.records())}")
     for name, settings in flash.items() if isinstance(flash, dict) else ():
-        known = flash_runners.settings_of(name)
+        available = flash_runners.settings_of(name)
         for key in settings if isinstance(settings, dict) else ():
-            if key not in known:
-                raise ValueError(f"unknown setting {key!r} for {name}; {_meant(str(key), known)}")
+            if key not in available:
+                raise ValueError(f"unknown setting {key!r} for {name}; {_meant(str(key), available)}")
     return {name: {} for name in flash} if isinstance(flash, list) else flash
 
 
@@ -66,17 +66,17 @@ def _features(features: Any) -> Any:
     return features
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    return spelling.did_you_mean(name, known, otherwise=f"available: {', '.join(known) or 'none'}")
+def _meant(name: str, names: Iterable[str]) -> str:
+    return spelling.did_you_mean(name, names, otherwise=f"available: {', '.join(names) or 'none'}")
 
 
-def _not_misspelt(known: tuple[str, ...]) -> BeforeValidator:
-    """Return a validator for a mapping with free keys that refuses misspellings of `known`."""
+def _not_misspelt(names: tuple[str, ...]) -> BeforeValidator:
+    """Return a validator for a mapping with free keys that refuses misspellings of `names`."""
 
     def check(mapping: Any) -> Any:
         for key in mapping if isinstance(mapping, dict) else ():
-            is_fine = any(name in str(key) for name in known)  # "zephyr_of_mine" is not a misspelling
-            near = [] if is_fine else difflib.get_close_matches(str(key), known, n=1, cutoff=_CLOSE)
+            is_fine = any(name in str(key) for name in names)  # "zephyr_of_mine" is not a misspelling
+            near = [] if is_fine else difflib.get_close_matches(str(key), names, n=1, cutoff=_CLOSE)
             if near:
                 raise ValueError(f"unknown key {key!r}; did you mean {near[0]}?")
         return mapping
@@ -297,14 +297,14 @@ class Board(Strict):
             of_templates: Mapping[str, object] = getattr(self, key)
             for template in of_templates:
                 if template not in self.templates:
-                    known = ", ".join(self.templates)
-                    raise ValueError(f"{key}: unknown template {template}; available: {known}")
+                    available = ", ".join(self.templates)
+                    raise ValueError(f"{key}: unknown template {template}; available: {available}")
         if self.port.get("at_end", "idle") not in ("idle", "reset"):
             raise ValueError(f"port.at_end: expected idle or reset, found {self.port['at_end']}")
         for driven, settings in self.ports.items():
-            own = {key: value for key, value in settings.items() if key != "driver"}
-            drivers.check(driven, str(settings.get("driver", "")), own)
-        if self.timer is not None and self.timer.kind in drivers.known():
+            driver_settings = {key: value for key, value in settings.items() if key != "driver"}
+            drivers.check(driven, str(settings.get("driver", "")), driver_settings)
+        if self.timer is not None and self.timer.kind in drivers.load_all():
             drivers.check("timer", self.timer.kind, self.timer_settings())
         drivers.check_pins(self.ports)
         self._check_places_and_rates()
@@ -322,7 +322,7 @@ class Board(Strict):
         Raises:
             ValueError: the registers are in one, or a clock is faster.
         """
-        ports: dict[str, Mapping[str, drivers.Setting]] = {f"ports.{role}": found for role, found in self.ports.items()}
+        ports: dict[str, Mapping[str, drivers.Setting]] = {f"ports.{role}": port for role, port in self.ports.items()}
         for where, settings in {**ports, "timer": self.timer_settings()}.items():
             for key, address in drivers.addresses(settings).items():
                 for name, memory in self.memories.items():
@@ -330,7 +330,7 @@ class Board(Strict):
                         place = f"0x{memory.base:08x} to 0x{memory.base + memory.size - 1:08x}"
                         raise ValueError(f"{where}.{key}: 0x{address:08x} is in the memory {name} ({place})")
         rates = {"ports.uart.clock_hz": self.ports.get("uart", {}).get("clock_hz", 0)}
-        if self.timer is not None and self.timer.unit == "ns" and self.timer.kind in drivers.known():
+        if self.timer is not None and self.timer.unit == "ns" and self.timer.kind in drivers.load_all():
             rates["timer.hz"] = self.timer.hz
         for where, hz in rates.items():
             if isinstance(hz, int) and hz > self.clock_hz > 0:
@@ -358,8 +358,8 @@ class Board(Strict):
         """Return the board with its memories' roles as a template places them."""
         moved, memories = self.placed.get(template, {}), {}
         for name, memory in self.memories.items():
-            kept = (role for role in memory.holds if role not in moved)
-            holds = (*kept, *(role for role, other in moved.items() if other == name))
+            unmoved = (role for role in memory.holds if role not in moved)
+            holds = (*unmoved, *(role for role, other in moved.items() if other == name))
             memories[name] = memory.model_copy(update={"holds": holds})
         return self.model_copy(update={"memories": memories, "placed": {}}) if moved else self
 
@@ -432,8 +432,8 @@ def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
 
 def file_of(name: str) -> Path | None:
     """Return the user's file that defines a board; None: it is one of mtool's own, or not from a file."""
-    _, *own = files_of()
-    return next((path for path in reversed(own) if name in _entries(path)), None)
+    _, *user_files = files_of()
+    return next((path for path in reversed(user_files) if name in _entries(path)), None)
 
 
 def _in(path: Path) -> list[Path]:
@@ -445,19 +445,19 @@ def _in(path: Path) -> list[Path]:
 @functools.cache
 def read_files(paths: tuple[Path, ...]) -> Read:
     """Read board files; the first is mtool's own, in which an invalid entry is an error."""
-    found: dict[str, Board] = {}
+    boards: dict[str, Board] = {}
     broken: dict[str, Broken] = {}
     for number, path in enumerate(paths):
         for name in _entries(path):
             try:
-                found[name] = _board(path, name)
+                boards[name] = _board(path, name)
                 broken.pop(name, None)
             except UsageError as wrong:
                 if number == 0:
                     raise
-                found.pop(name, None)
+                boards.pop(name, None)
                 broken[str(name)] = Broken(str(name), path, wrong)
-    return Read(found, broken)
+    return Read(boards, broken)
 
 
 @functools.cache
@@ -542,8 +542,8 @@ def get(name: str) -> Board:
     tree = zephyr.find()
     if tree is not None and zephyr.knows(tree, name, zephyr.roots().get("BOARD_ROOT", ())):
         return of_zephyr(name)
-    found = read()
-    near = spelling.near(name, [*found.boards, *found.broken])
+    known_boards = read()
+    near = spelling.near(name, [*known_boards.boards, *known_boards.broken])
     unread = Path(FOLDER) / f"{name}.yaml"
     is_there = re.fullmatch(r"[\w.-]+", name) is not None and unread.is_file()
     if is_there and unread.resolve() not in [file.resolve() for file in files_of()]:

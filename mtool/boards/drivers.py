@@ -48,10 +48,10 @@ class Driver(records.Strict):
 
 
 @functools.cache
-def known() -> Mapping[str, Driver]:
+def load_all() -> Mapping[str, Driver]:
     """Return the drivers' records by name."""
-    found = resources.read_yaml(resources.path("crt") / FOLDER / "drivers.yaml")
-    return {name: Driver.model_validate(record) for name, record in found.items()}
+    entries = resources.read_yaml(resources.path("crt") / FOLDER / "drivers.yaml")
+    return {name: Driver.model_validate(record) for name, record in entries.items()}
 
 
 def pin_number(text: str) -> int:
@@ -70,11 +70,11 @@ def _place(text: str) -> tuple[int, int]:
     Raises:
         ValueError: it is not a pin's name.
     """
-    found = _PIN.fullmatch(text)
-    if found is None:
+    match = _PIN.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not a pin; write PA9, P0.06 or GPIO0")
-    port = ord(found[1]) - ord("A") if found[1] else int(found[3] or 0)
-    return port, int(found[2] or found[4] or found[5])
+    port = ord(match[1]) - ord("A") if match[1] else int(match[3] or 0)
+    return port, int(match[2] or match[4] or match[5])
 
 
 def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
@@ -83,10 +83,10 @@ def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
     Raises:
         ValueError: the driver is unknown or has another role, a setting is unknown, missing or not what it should be.
     """
-    of_role = [one for one, driver in known().items() if driver.role == role]
+    of_role = [key for key, driver in load_all().items() if driver.role == role]
     if name not in of_role:
         raise ValueError(f"ports.{role}: unknown driver {name!r}; {_meant(name, of_role)}")
-    driver = known()[name]
+    driver = load_all()[name]
     allowed = {**driver.keys, **driver.optional}
     for key, value in settings.items():
         if key not in allowed:
@@ -137,10 +137,10 @@ def check_pins(ports: Mapping[Role, Mapping[str, Setting]]) -> None:
         return
     named = {key: str(uart[key]) for key in _OF_PINS}
     name = str(ports.get("pins", uart)["driver"])
-    pins = known()[name].pins
+    pins = load_all()[name].pins
     if not pins:
-        of_pins = {one: driver.pins for one, driver in known().items() if driver.role == "pins"}
-        fitting = [one for one, those in of_pins.items() if all(_is_among(pin, those) for pin in named.values())]
+        of_pins = {key: driver.pins for key, driver in load_all().items() if driver.role == "pins"}
+        fitting = [driver for driver, names in of_pins.items() if all(_is_among(pin, names) for pin in named.values())]
         available = f"available: {', '.join(fitting or of_pins)}"
         raise ValueError(f"ports.uart: tx and rx need ports.pins, a driver that connects them; {available}")
     for key, pin in named.items():
@@ -152,14 +152,14 @@ def check_pins(ports: Mapping[Role, Mapping[str, Setting]]) -> None:
 
 def addresses(settings: Mapping[str, Setting]) -> dict[str, int]:
     """Return a driver's settings that are addresses, of registers or of an area in flash."""
-    found = {key: value[0] if isinstance(value, tuple) else value for key, value in settings.items()}
-    return {key: value for key, value in found.items() if isinstance(value, int) and key in (*_OF_ADDRESSES, *_OF_BITS)}
+    plain = {key: value[0] if isinstance(value, tuple) else value for key, value in settings.items()}
+    return {key: value for key, value in plain.items() if isinstance(value, int) and key in (*_OF_ADDRESSES, *_OF_BITS)}
 
 
 def _is_among(pin: str, pins: str) -> bool:
     """Return whether a pin is in a range of ports and in a port's range, with a name of the same form."""
     first, _, last = pins.partition(" to ")
-    forms = [re.sub(r"\d+$", "", re.sub(r"^P[A-Z]", "PA", re.sub(r"^P\d\.", "P0.", one))) for one in (pin, first)]
+    forms = [re.sub(r"\d+$", "", re.sub(r"^P[A-Z]", "PA", re.sub(r"^P\d\.", "P0.", text))) for text in (pin, first)]
     port, number = _place(pin)
     last_port, last_number = _place(last)
     return forms[0] == forms[1] and port <= last_port and number <= last_number
@@ -172,12 +172,12 @@ def _meant(name: str, among: Iterable[str]) -> str:
 
 def macros(role: str, settings: Mapping[str, Setting]) -> dict[str, str]:
     """Return the C macros of a driver's settings: MT_UART_BASE for `base` of the role uart."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for key, value in settings.items():
         name = f"MT_{role}_{key}".upper()
         if isinstance(value, tuple):
-            found |= {name: f"0x{value[0]:08X}u", f"{name}_BIT": f"{value[1]}u"}
+            result |= {name: f"0x{value[0]:08X}u", f"{name}_BIT": f"{value[1]}u"}
         else:
             number = pin_number(value) if isinstance(value, str) else value
-            found[name] = f"0x{number:08X}u" if key == "base" else f"{number}u"
-    return found
+            result[name] = f"0x{number:08X}u" if key == "base" else f"{number}u"
+    return result

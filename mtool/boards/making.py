@@ -47,7 +47,7 @@ _CLOCK = re.compile(r"(\d+(?:\.\d+)?) ?(MHz|kHz|Hz|GHz)?", re.IGNORECASE)
 _HZ = {"hz": 1, "": 1, "khz": 10**3, "mhz": 10**6, "ghz": 10**9}
 
 
-def check(key: str, value: str, known: Mapping[str, Board]) -> None:
+def check(key: str, value: str, boards: Mapping[str, Board]) -> None:
     """Check a fact's name and value.
 
     Raises:
@@ -58,9 +58,9 @@ def check(key: str, value: str, known: Mapping[str, Board]) -> None:
     elif key == "clock":
         _clock(value)
     elif key == "cpu":
-        _core(value, "", known)
+        _core(value, "", boards)
     elif key in FACTS and key.startswith(_PORTS):
-        _port(key, value, known)
+        _port(key, value, boards)
     if key not in FACTS:
         meant = spelling.did_you_mean(key, FACTS, otherwise=f"available: {', '.join(FACTS)}")
         raise UsageError(f"--set {key}: unknown fact", hint=meant)
@@ -69,7 +69,7 @@ def check(key: str, value: str, known: Mapping[str, Board]) -> None:
 def is_asked(key: str, answers: Mapping[str, str]) -> bool:
     """Return whether a fact is asked for, after earlier answers: one framework, and drivers only without one."""
     if key in (*_FRAMEWORKS, _UART):
-        return not any(answers.get(one) for one in _FRAMEWORKS)
+        return not any(answers.get(key) for key in _FRAMEWORKS)
     return not key.startswith(_PORTS) or bool(answers.get(_UART))
 
 
@@ -83,13 +83,13 @@ def lacking(facts: Mapping[str, str], entry: Mapping[str, Any]) -> list[tuple[st
     return missing if entry.get("templates") or any(facts.get(key) for key in ways) else [*missing, ways]
 
 
-def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[str, Board]) -> dict[str, Any]:
+def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], boards: Mapping[str, Board]) -> dict[str, Any]:
     """Return an entry, without the board's name.
 
     Args:
         facts: values by key, of FACTS.
         start: the entry to start from; empty: none.
-        known: the known boards: the compiler and its flags are copied from one with the same core.
+        boards: the known boards: the compiler and its flags are copied from one with the same core.
 
     Raises:
         UsageError: a fact can't be parsed, or the core is unknown.
@@ -97,7 +97,7 @@ def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[
     entry: dict[str, Any] = {"description": "a board of my own", "source": "entered by hand", **start}
     entry |= {key: facts[key] for key in ("description", "source") if facts.get(key)}
     if facts.get("cpu") or facts.get("features"):
-        entry |= _core(facts.get("cpu") or str(entry.get("cpu", "")), facts.get("features", ""), known)
+        entry |= _core(facts.get("cpu") or str(entry.get("cpu", "")), facts.get("features", ""), boards)
     if facts.get("clock"):
         entry["clock_hz"] = _clock(facts["clock"])
     if facts.get("flash") or facts.get("ram"):
@@ -105,11 +105,11 @@ def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], known: Mapping[
     named = {key: facts[key] for key in _FRAMEWORKS if facts.get(key)}
     if named:
         entry["templates"] = {**entry.get("templates", {}), **named}
-    ported = {key.removeprefix(_PORTS): _port(key, facts[key], known) for key in facts if key.startswith(_PORTS)}
+    ported = {key.removeprefix(_PORTS): _port(key, facts[key], boards) for key in facts if key.startswith(_PORTS)}
     if ported:
         _add_ports(entry, ported)
     if facts.get("usb"):
-        entry["usb"] = {"ids": [each.strip().lower() for each in facts["usb"].split(",")]}
+        entry["usb"] = {"ids": [usb_id.strip().lower() for usb_id in facts["usb"].split(",")]}
     if facts.get("runner"):
         entry["flash"] = {facts["runner"]: entry.get("flash", {}).get(facts["runner"], {})}
     return entry
@@ -129,7 +129,7 @@ def _add_ports(entry: dict[str, Any], ported: dict[str, dict[str, Any]]) -> None
     entry["port"] = {"startup": "cortex_m", "at_end": "reset", **entry.get("port", {})}
 
 
-def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
+def _port(key: str, text: str, boards: Mapping[str, Board]) -> dict[str, Any]:
     """Return a driver and its settings: DRIVER:KEY=VALUE,..., or those of a board.
 
     Raises:
@@ -137,15 +137,15 @@ def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
     """
     role = key.removeprefix(_PORTS)
     name, _, settings = (part.strip() for part in text.partition(":"))
-    if name in known and not settings:
-        board = known[name]
+    if name in boards and not settings:
+        board = boards[name]
         of_timer = {"driver": board.timer.kind, **board.timer_settings()} if board.timer else None
-        found = of_timer if role == "timer" else board.ports.get(cast(drivers.Role, role))
-        if found is None:
+        copied = of_timer if role == "timer" else board.ports.get(cast(drivers.Role, role))
+        if copied is None:
             raise UsageError(f"{name} has no {key}", details=[f"its ports: {', '.join(board.ports) or 'none'}"])
-        return dict(found)
+        return dict(copied)
     read: dict[str, Any] = {}
-    for part in filter(None, (one.strip() for one in settings.split(","))):
+    for part in filter(None, (item.strip() for item in settings.split(","))):
         match = _SETTING.fullmatch(part)
         if match is None:
             hint = f"example: {key}=DRIVER:base=0x40011000,enable=0x40023844.4,tx=PA9"
@@ -156,8 +156,8 @@ def _port(key: str, text: str, known: Mapping[str, Board]) -> dict[str, Any]:
     try:
         drivers.check(role, name, read)
     except ValueError as wrong:
-        having = [one for one, board in known.items() if (board.timer and role == "timer") or role in board.ports]
-        details = [] if name in drivers.known() else [f"or copy it from a board: {', '.join(having)}"]
+        having = [item for item, board in boards.items() if (board.timer and role == "timer") or role in board.ports]
+        details = [] if name in drivers.load_all() else [f"or copy it from a board: {', '.join(having)}"]
         raise UsageError(str(wrong), details=details, hint="see docs/add-a-board.md") from None
     return {"driver": name, **read, **hz}
 
@@ -178,31 +178,31 @@ def text_of(name: str, entry: Mapping[str, Any]) -> str:
     )
 
 
-def _core(cpu: str, features: str, known: Mapping[str, Board]) -> dict[str, Any]:
-    alike = [board for board in known.values() if board.cpu == cpu and board.toolchain]
+def _core(cpu: str, features: str, boards: Mapping[str, Board]) -> dict[str, Any]:
+    alike = [board for board in boards.values() if board.cpu == cpu and board.toolchain]
     if not alike:
-        cores = sorted({board.cpu for board in known.values() if board.toolchain})
+        cores = sorted({board.cpu for board in boards.values() if board.toolchain})
         hint = spelling.did_you_mean(cpu, cores, otherwise="start from a board that has it: --from zephyr:NAME")
         raise UsageError(f"unknown core {cpu!r}", details=[f"known: {', '.join(cores)}"], hint=hint)
-    wanted = {each.strip() for each in features.split(",") if each.strip()} if features else set(alike[0].features)
-    same = next((board for board in alike if board.features == wanted), None)
+    required = set(filter(None, map(str.strip, features.split(",")))) if features else set(alike[0].features)
+    same = next((board for board in alike if board.features == required), None)
     if same is None:
-        found = [",".join(sorted(board.features)) or "none" for board in alike]
-        what = f"unknown core: {cpu} with {', '.join(sorted(wanted)) or 'no features'}"
-        details = [f"known: {'; '.join(dict.fromkeys(found))}"]
+        available = [",".join(sorted(board.features)) or "none" for board in alike]
+        what = f"unknown core: {cpu} with {', '.join(sorted(required)) or 'no features'}"
+        details = [f"known: {'; '.join(dict.fromkeys(available))}"]
         raise UsageError(what, details=details, hint="choose one of these, then edit features and cflags in the file")
-    return {"cpu": cpu, "features": sorted(wanted), "toolchain": same.toolchain, "cflags": list(same.cflags)}
+    return {"cpu": cpu, "features": sorted(required), "toolchain": same.toolchain, "cflags": list(same.cflags)}
 
 
 def _memories(facts: Mapping[str, str], start: Mapping[str, Any]) -> dict[str, Any]:
     held = {"flash": ["code", "weights"], "ram": ["arena", "data", "stack"]}
-    found = {}
+    memories = {}
     for key, roles in held.items():
         if facts.get(key):
-            found[key] = {**_memory(key, facts[key]), "holds": roles}
+            memories[key] = {**_memory(key, facts[key]), "holds": roles}
         else:
-            found |= {name: each for name, each in start.items() if set(each["holds"]) & set(roles)}
-    return found | {name: each for name, each in start.items() if not each["holds"]}
+            memories |= {name: memory for name, memory in start.items() if set(memory["holds"]) & set(roles)}
+    return memories | {name: memory for name, memory in start.items() if not memory["holds"]}
 
 
 def _memory(key: str, text: str) -> dict[str, Any]:
@@ -237,9 +237,9 @@ _Dumper.add_representer(
 
 def _plain(key: str, value: Any) -> Any:
     if key == "ports":
-        return {role: {name: _hex(name, one) for name, one in settings.items()} for role, settings in value.items()}
+        return {role: {name: _hex(name, item) for name, item in settings.items()} for role, settings in value.items()}
     if key == "timer":
-        return {name: _hex(name, one) for name, one in value.items()}
+        return {name: _hex(name, setting) for name, setting in value.items()}
     if key != "memories":
         return value
     return {name: {**each, "base": _Address(each["base"]), "size": _size(each["size"])} for name, each in value.items()}
@@ -254,7 +254,7 @@ def _hex(name: str, value: Any) -> Any:
 def _size(size: int | str) -> int | str:
     if isinstance(size, str):
         return size
-    for unit, one in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size and size % one == 0:
-            return f"{size // one} {unit}"
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size and size % factor == 0:
+            return f"{size // factor} {unit}"
     return size

@@ -60,10 +60,10 @@ class GroupedCommand(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line after the command's name."""
         pieces = ["[OPTIONS]"]
-        for one in self.params:
-            if isinstance(one, TyperArgument):
-                written = str(one.metavar)
-                pieces.append(written if one.required or written.startswith("[") else f"[{written}]")
+        for param in self.params:
+            if isinstance(param, TyperArgument):
+                written = str(param.metavar)
+                pieces.append(written if param.required or written.startswith("[") else f"[{written}]")
         return pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -106,8 +106,8 @@ def usage_error(wrong: TyperException) -> UsageError:
     if meant:
         message = message.partition(" (")[0]
         hint = f"did you mean {meant[0]}? {page}"
-    elif found := re.search(r"(.*)\. Did you mean '(\S+)'\?", message):
-        message, hint = found[1], f"did you mean {found[2]}? {page}"
+    elif match := re.search(r"(.*)\. Did you mean '(\S+)'\?", message):
+        message, hint = match[1], f"did you mean {match[2]}? {page}"
     else:
         hint = _meant(message) or page
         if command == "mtool" and message.startswith("No such option"):
@@ -128,7 +128,7 @@ def usage_error(wrong: TyperException) -> UsageError:
         )
     from mtool.base import records
 
-    return UsageError(f"{where}{records.said(refused[0])}", hint=page)
+    return UsageError(f"{where}{records.message(refused[0])}", hint=page)
 
 
 def _meant(message: str) -> str:
@@ -310,12 +310,12 @@ def _with_output(command: Callable[..., None]) -> tuple[Callable[..., None], fro
 
     A parameter that is an `OptionGroup` stands for several options. Also return the names of those that are rare.
     """
-    first, *own = inspect.signature(command).parameters.values()
+    first, *parameters = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
-    of_a_project = any(parameter.annotation in (ProjectOptions, FirmwareOptions) for parameter in own)
-    key = "models" if any(parameter.name == "models" for parameter in own) else "model"
-    is_repeated = of_a_project and any(parameter.name == "deployment" for parameter in own)
-    needs_board = any(parameter.name == "board" and parameter.default is parameter.empty for parameter in own)
+    of_a_project = any(parameter.annotation in (ProjectOptions, FirmwareOptions) for parameter in parameters)
+    key = "models" if any(parameter.name == "models" for parameter in parameters) else "model"
+    is_repeated = of_a_project and any(parameter.name == "deployment" for parameter in parameters)
+    needs_board = any(parameter.name == "board" and parameter.default is parameter.empty for parameter in parameters)
     common: dict[str, tuple[Any, Any]] = {
         "context": (typer.Context, inspect.Parameter.empty),
         "as_json": (AsJson, False),
@@ -334,43 +334,41 @@ def _with_output(command: Callable[..., None]) -> tuple[Callable[..., None], fro
 
         @locks.keep_locks()
         def act() -> None:
-            given, project = values, None
+            args, project = values, None
             if of_a_project:
-                given, project = several.filled(values, context, key, needs_board=needs_board)
-            folder = given.get("output_dir")
-            paths = given.get(key) or []
+                args, project = several.filled(values, context, key, needs_board=needs_board)
+            folder = args.get("output_dir")
+            paths = args.get(key) or []
             paths = paths if isinstance(paths, list) else [paths]
-            for name, one in groups.items():
-                raw = {each: given.pop(each) for each in one.parameters}
-                given[name] = several.options(raw, paths) if one.of_models else one.read(raw)
+            for name, group in groups.items():
+                raw = {option: args.pop(option) for option in group.parameters}
+                args[name] = several.options(raw, paths) if group.of_models else group.read(raw)
             if project is not None:
-                folder = folder or project.folder_for(given["board"])
-                given["options"] = tuple(project.with_program(one, given["board"], folder) for one in given["options"])
+                folder = folder or project.folder_for(args["board"])
+                args["options"] = tuple(project.with_program(part, args["board"], folder) for part in args["options"])
             if key == "models":
-                command(output, **{**given, key: paths})
+                command(output, **{**args, key: paths})
             elif len(paths) > 1:
-                several.for_each(command, output, given)
+                several.for_each(command, output, args)
             else:
-                one_of = {name: given[name][0] for name, one in groups.items() if one.of_models}
-                one_of |= {
-                    name: several.of_the_only(name, given[name] or [default]) for name, default in of_one.items()
-                }
-                command(output, **{**given, **({key: paths[0]} if paths else {}), **one_of})
+                one_of = {name: args[name][0] for name, group in groups.items() if group.of_models}
+                one_of |= {name: several.of_the_only(name, args[name] or [default]) for name, default in of_one.items()}
+                command(output, **{**args, **({key: paths[0]} if paths else {}), **one_of})
 
         with _boards_known(board_files or ()):
             raise typer.Exit(_end(output, act))
 
     groups: dict[str, OptionGroup] = {}
-    of_one = {one.name: one.default for one in own if is_repeated and one.name in several.OF_ONE_MODEL}
+    of_one = {param.name: param.default for param in parameters if is_repeated and param.name in several.OF_ONE_MODEL}
     described: dict[str, tuple[Any, Any]] = {}
     rare: set[str] = set()
-    for parameter in own:
-        found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionGroup)]
-        if found:
-            groups[parameter.name] = found[0]
-            options = found[0].parameters
-            rare |= found[0].rare
-            described |= several.once_for_each(options) if found[0].of_models else options
+    for parameter in parameters:
+        metadata = getattr(parameter.annotation, "__metadata__", ())
+        group = next((item for item in metadata if isinstance(item, OptionGroup)), None)
+        if group is not None:
+            groups[parameter.name] = group
+            rare |= group.rare
+            described |= several.once_for_each(group.parameters) if group.of_models else group.parameters
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default

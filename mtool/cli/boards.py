@@ -47,37 +47,37 @@ def write_new(out: Output, name: str, origin: str, facts: Sequence[str], output:
             f"mtool has a board {name} already",
             hint=f"give yours another name: --new my_{name}; see mtool's: mtool boards {name}",
         )
-    given, known = dict[str, str](), boards.load_all()
+    values, available = dict[str, str](), boards.load_all()
     for fact in facts:
         key, _, value = (part.strip() for part in fact.partition("="))
         if not value:
             raise UsageError(f"--set {fact} is not KEY=VALUE", hint="for example: --set cpu=cortex-m4")
-        making.check(key, value, known)
-        given[key] = value
+        making.check(key, value, available)
+        values[key] = value
     start = _start(origin)
-    missing = making.lacking(given, start)
+    missing = making.lacking(values, start)
     if missing and sys.stdin.isatty() and not out.as_json:
-        asked = {key for group in missing for key in group}
-        given |= _prompted([key for key in making.FACTS if key not in given and (not start or key in asked)])
-        missing = making.lacking(given, start)
+        missing_keys = {key for group in missing for key in group}
+        values |= _prompted([key for key in making.FACTS if key not in values and (not start or key in missing_keys)])
+        missing = making.lacking(values, start)
     if missing:
         raise UsageError(
             f"a new board needs {' and '.join(' or '.join(group) for group in missing)}",
             details=[f"--set {key}=...   {making.FACTS[key]}" for group in missing for key in group],
             hint="or start from another board: --from BOARD, --from zephyr:NAME",
         )
-    entry = making.entry_of(given, start, known)
+    entry = making.entry_of(values, start, available)
     text = making.text_of(name, entry)
     board = boards.board_of(path, name, entry)
     files.write(path, text.encode(), follow=True)
-    found = path.resolve() in [file.resolve() for file in boards.files_of()]
+    is_listed = path.resolve() in [file.resolve() for file in boards.files_of()]
     out.result({"file": str(path), "board": board.model_dump(mode="json")})
     out.text(f"{path}", *(f"  {line}" for line in text.splitlines()))
-    kept = {one["base"] for one in entry.get("memories", {}).values()}
-    if gone := [memory for memory, one in start.get("memories", {}).items() if one["base"] not in kept]:
+    bases = {region["base"] for region in entry.get("memories", {}).values()}
+    if gone := [memory for memory, region in start.get("memories", {}).items() if region["base"] not in bases]:
         out.text("", f"replaced by --set: {', '.join(gone)} of {origin}")
-    use = f"mtool boards {name}" if found else f"mtool boards {name} --boards {path}"
-    out.text("", f"see it with: {use}" + ("" if found else f'; or add to mtool.toml: boards = "{path}"'))
+    use = f"mtool boards {name}" if is_listed else f"mtool boards {name} --boards {path}"
+    out.text("", f"see it with: {use}" + ("" if is_listed else f'; or add to mtool.toml: boards = "{path}"'))
 
 
 def _start(origin: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _prompted(keys: Sequence[str]) -> dict[str, str]:
     from mtool.boards import making
 
     answers: dict[str, str] = {}
-    known = boards.load_all()
+    available = boards.load_all()
     for key in keys:
         if not making.is_asked(key, answers):
             continue
@@ -114,7 +114,7 @@ def _prompted(keys: Sequence[str]) -> dict[str, str]:
                 break
             try:
                 if answer:
-                    making.check(key, answer, known)
+                    making.check(key, answer, available)
                     answers[key] = answer
             except UsageError as wrong:
                 typer.echo(f"{wrong.what}; {wrong.hint}", err=True)
@@ -144,16 +144,16 @@ def boards(
 
         (ports.follow if watch else ports.show)(out)
         return
-    from mtool import boards as known
+    from mtool import boards as registry
 
     if name:
-        _show(out, known.get(name))
+        _show(out, registry.get(name))
         return
-    listed, broken = list(known.load_all().values()), known.broken()
+    listed, broken = list(registry.load_all().values()), registry.broken()
     if out.as_json:
         wrong = [
-            {"name": one.name, "file": str(one.path), "what": one.error.what, "details": list(one.error.details)}
-            for one in broken
+            {"name": bad.name, "file": str(bad.path), "what": bad.error.what, "details": list(bad.error.details)}
+            for bad in broken
         ]
         out.result({"boards": [board.model_dump(mode="json") for board in listed], "broken": wrong})
     rows = [
@@ -171,8 +171,8 @@ def boards(
     headings = ("board", "cpu", "features", "flash", "ram", "status by template", "")
     out.text(table(headings, rows, right=(3, 4)))
     out.text("status: the template's firmware was run, or only built, or only generated")
-    for one in broken:
-        out.text("", f"{one.name} in {one.path} can't be used:", *(f"  {line}" for line in one.error.details))
+    for bad in broken:
+        out.text("", f"{bad.name} in {bad.path} can't be used:", *(f"  {line}" for line in bad.error.details))
 
 
 def capacity(board: "Board", roles: frozenset[str]) -> str:
@@ -193,8 +193,8 @@ def _show(out: Output, board: "Board") -> None:
         ),
         ["toolchain", " ".join([board.toolchain, *board.cflags])],
         *(
-            [name, ", ".join([own, *([board.status[name]] if name in board.status else [])])]
-            for name, own in board.templates.items()
+            [name, ", ".join([board_name, *([board.status[name]] if name in board.status else [])])]
+            for name, board_name in board.templates.items()
         ),
         ["flash with", ", ".join(board.flash)],
         ["usb", f"{', '.join(board.usb.ids)} at {board.usb.uart} baud" if board.usb and board.usb.ids else ""],

@@ -13,14 +13,14 @@ def cache(out: Output, clear: bool = False) -> None:
     """
     from mtool.base import cache as kept
 
-    found = kept.of_user()
-    if found is None:
+    folder = kept.of_user()
+    if folder is None:
         out.result({"folder": None, "entries": 0, "bytes": 0})
         out.text(f"nothing is kept: {kept.VARIABLE} is {kept.OFF}, or there is no home folder")
         return
-    content = found.clear() if clear else found.content()
+    content = folder.clear() if clear else folder.content()
     did = "removed" if clear else "kept"
-    out.result({"folder": str(found.folder), did: content.entries, "bytes": content.size, "limit": found.limit})
-    out.text(f"{found.folder}")
+    out.result({"folder": str(folder.folder), did: content.entries, "bytes": content.size, "limit": folder.limit})
+    out.text(f"{folder.folder}")
     entries = plural.count(content.entries, "entry")
-    out.text(f"{did}: {entries}, {content.size / 2**20:.1f} MB of {found.limit / 2**20:,.0f} MB")
+    out.text(f"{did}: {entries}, {content.size / 2**20:.1f} MB of {folder.limit / 2**20:,.0f} MB")

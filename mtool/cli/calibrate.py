@@ -23,8 +23,8 @@ def calibrate(
     from mtool.device.session import timing
 
     with session.open(folder, port=port, probe=probe, link_key=link_key) as device:
-        found = device.calibrate(seconds)
-        path = timing.store(device.identity, found)
-        out.result({"device": device.identity, **asdict(found), "stored_in": str(path)})
-        out.text(f"{device.identity}: {found}")
+        calibration = device.calibrate(seconds)
+        path = timing.store(device.identity, calibration)
+        out.result({"device": device.identity, **asdict(calibration), "stored_in": str(path)})
+        out.text(f"{device.identity}: {calibration}")
         out.text(f"kept in {path}")

@@ -29,12 +29,12 @@ def claims_table(claims: "Sequence[Claim]") -> "Fitted":
     """Return a table of what computes each operator that backends were offered, and why other backends do not."""
     rows = [
         [
-            short_name(one.operator),
-            one.kind,
-            f"{one.backend} ({one.region})" if one.backend else "C",
-            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in one.refusals),
+            short_name(claim.operator),
+            claim.kind,
+            f"{claim.backend} ({claim.region})" if claim.backend else "C",
+            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in claim.refusals),
         ]
-        for one in claims
+        for claim in claims
     ]
     return table(("operator of the model", "", "computed by", "why not by others"), rows, folds=True)
 
@@ -59,33 +59,33 @@ def check(
     of an inference. The time is an estimate, for integer models on cores that have a table of cycles; the energy too,
     for chips whose power is known (docs/cycles.md). Ends with exit code 4 if it does not fit a named board.
     """
-    from mtool import boards as known
+    from mtool import boards
     from mtool.commands.cost import hertz
     from mtool.manifest import total_arena_bytes, total_constant_bytes
 
     if board == [_ALL]:
         board = None
-    boards = [known.get(name) for name in board] if board else list(known.load_all().values())
+    targets = [boards.get(name) for name in board] if board else list(boards.load_all().values())
     if len(models) > 1 and not board:
         raise UsageError(
             "--board is required for several models: they can't be checked against all boards",
             hint="give --board BOARD, once for each board; --board all is for one model",
         )
     hz = hertz(clock) if clock else 0
-    report = commands.check_models(models, boards, options, folder=output_dir, hz=hz)
+    report = commands.check_models(models, targets, options, folder=output_dir, hz=hz)
     described = report.manifest.models
-    fits, emulators = report.by_time, {board.name for board in boards if board.is_emulator}
+    fits, emulators = report.by_time, {board.name for board in targets if board.is_emulator}
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
-            **({"models": [one.model_dump(mode="json") for one in described]} if len(described) > 1 else {}),
+            **({"models": [model.model_dump(mode="json") for model in described]} if len(described) > 1 else {}),
             "boards": [fit.as_json() for fit in fits],
         }
     )
-    for one in described:
-        _print_model(out, one, report.fits)
+    for model in described:
+        _print_model(out, model, report.fits)
     if len(described) > 1:  # what they share
-        shared = sum(one.shared_constant_bytes for one in described)
+        shared = sum(model.shared_constant_bytes for model in described)
         constants = f", constants {total_constant_bytes(described):,} B"
         once = f"{constants}, of which {shared:,} B used by several models are stored once"
         out.text(f"together   arena {total_arena_bytes(described):,} B{once if shared else ''}", "")
@@ -110,9 +110,9 @@ def check(
     for fit in report.fits:
         if fit.fits and fit.needs:
             floats = [fit.software_float.line()] if fit.software_float else []
-            longest = [_longest(one) for one in fit.longest if one.operator or one.unknown]
-            longest += [_wait(fit.longest)] if any(one.pauses for one in described) else []
-            clocked = [] if clock else _clock_of(known.get(fit.board))
+            longest = [_longest(record) for record in fit.longest if record.operator or record.unknown]
+            longest += [_wait(fit.longest)] if any(model.pauses for model in described) else []
+            clocked = [] if clock else _clock_of(boards.get(fit.board))
             shown = [*fit.lines(report.manifest), *floats, *longest, *clocked]
             out.text("", fit.board, *(f"  {line}" for line in shown))
     lacking = [fit for fit in report.fits if not fit.fits]
@@ -152,17 +152,17 @@ def _of_backends(names: "Sequence[str]") -> str:
     return f"the backend{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
-def _longest(one: "LongestOperator") -> str:
-    if one.unknown:
-        return f"longest operator of {one.model}: not known: no estimate by {_of_backends(one.unknown)}"
-    time = "" if one.time is None else f", {one.time.milliseconds:.3g} ms ± {one.time.error:.0%}"
-    return f"longest operator of {one.model}: {one.operator}, {one.share:.0%} of an inference{time}"
+def _longest(record: "LongestOperator") -> str:
+    if record.unknown:
+        return f"longest operator of {record.model}: not known: no estimate by {_of_backends(record.unknown)}"
+    time = "" if record.time is None else f", {record.time.milliseconds:.3g} ms ± {record.time.error:.0%}"
+    return f"longest operator of {record.model}: {record.operator}, {record.share:.0%} of an inference{time}"
 
 
 def _wait(models: "Sequence[LongestOperator]") -> str:
     """Return a line about what the most urgent model waits for."""
     first, *others = models
-    unknown = sorted({backend for one in others for backend in one.unknown})
+    unknown = sorted({backend for other in others for backend in other.unknown})
     if unknown:
         return f"{first.model} waits for others: not known: no estimate by {_of_backends(unknown)}"
     most = max(others, key=lambda one: one.stretch_instructions)  # times are not known of each
@@ -218,7 +218,7 @@ def operator_rows(operators: "Sequence[Operator]") -> list[list[str]]:
         number = str(first.index) if len(group) == 1 else f"{first.index}-{last.index}"
         parts = f" in {plural.count(len(group), 'part')}" if first.whole else f", {len(group)} times"
         label = first.label + (parts if len(group) > 1 else "")
-        rows.append([number, label, first.shape, first.by, f"{sum(one.macs for one in group):,}"])
+        rows.append([number, label, first.shape, first.by, f"{sum(operator.macs for operator in group):,}"])
     return rows
 
 
@@ -228,7 +228,7 @@ def _looks(operator: "Operator") -> tuple[str, str, str, int]:
 
 def _verdict(report: "FitReport", *, named: bool) -> str:
     """Return the last line: which boards the model fits."""
-    model = ", ".join(short_name(one.model_file) for one in report.manifest.models)
+    model = ", ".join(short_name(model.model_file) for model in report.manifest.models)
     fitting = [fit.board for fit in report.fits if fit.fits]
     if named:
         return f"{model} {'fit' if len(report.manifest.models) > 1 else 'fits'} {', '.join(fitting)}"

@@ -25,20 +25,20 @@ def doctor(out: Output, board: list[str] | None = None, template: str = "") -> N
 
     named = [boards.get(name) for name in board or ()]
     if named:
-        found = {one.name: checkup.of_board(one, template) for one in named}
+        lists = {board.name: checkup.of_board(board, template) for board in named}
     else:
-        found = {template: checkup.to_build(template) if template else checkup.overview()}
-    every = [item for items in found.values() for item in items]
+        lists = {template: checkup.to_build(template) if template else checkup.overview()}
+    every = [item for items in lists.values() for item in items]
     lacking = list({item.name: item for item in reversed(checkup.missing(every))}.values())[::-1]
     out.result(
         {
             "ok": not lacking,
             "tools": [
-                {"board": name if named else None, **item.as_json()} for name, items in found.items() for item in items
+                {"board": name if named else None, **item.as_json()} for name, items in lists.items() for item in items
             ],
         }
     )
-    for name, items in found.items():
+    for name, items in lists.items():
         _print(out, name, items)
     if not named and not template:
         ready = checkup.runnable(every)

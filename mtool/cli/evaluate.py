@@ -47,48 +47,48 @@ def evaluate(
     scoring = commands.Scoring(tuple(filter(None, metrics.replace(",", " ").split())), top_k, threshold, scores)
     on = on or own_firmware(models[0], deployment)
     board = board if on is None else board_of(on, board)
-    names = [one.name or path.stem for one, path in zip(options, models, strict=True)]
+    names = [option.name or path.stem for option, path in zip(options, models, strict=True)]
     if len(models) > 1 and on is None:
         begins = (f"{after}_".startswith(f"{name}_") for name, after in itertools.permutations(names, 2))
         if any(begins):  # C could not tell their symbols apart
             numbered = zip(options, names, strict=True)
-            options = [replace(one, name=f"m{number}_{name}") for number, (one, name) in enumerate(numbered)]
+            options = [replace(option, name=f"m{number}_{name}") for number, (option, name) in enumerate(numbered)]
         deployment = deployment.with_models(models, board=board, options=options)
     labelled = Labelled(data, labels, commands.Pixels(scale, offset), samples, scoring)
-    jobs = [Job.of(model, board, one, deployment, on=on) for model, one in zip(models, options, strict=True)]
+    jobs = [Job.of(model, board, option, deployment, on=on) for model, option in zip(models, options, strict=True)]
     with out.progress() as progress:
-        found = [*evaluations(jobs, labelled, by_reference=reference, listener=progress)]
-    documents = [one.as_json() for one in found]
-    each = [{"name": name, **one} for name, one in zip(names, documents, strict=True)]
-    out.result(documents[0] if len(documents) == 1 else {"models": each})
-    _print(out, found, names, with_confusion=len(found) == 1 or bool(scoring.metrics))
+        results = [*evaluations(jobs, labelled, by_reference=reference, listener=progress)]
+    documents = [evaluation.as_json() for evaluation in results]
+    entries = [{"name": name, **document} for name, document in zip(names, documents, strict=True)]
+    out.result(documents[0] if len(documents) == 1 else {"models": entries})
+    _print(out, results, names, with_confusion=len(results) == 1 or bool(scoring.metrics))
 
 
-def _print(out: Output, found: Sequence["Evaluation"], names: Sequence[str], *, with_confusion: bool) -> None:
+def _print(out: Output, results: Sequence["Evaluation"], names: Sequence[str], *, with_confusion: bool) -> None:
     from mtool.quantization.metrics import rows
 
-    first = found[0].figures
+    first = results[0].figures
     over = plural.count(first.samples, "sample") + (f", {first.classes} classes" if first.kind == "classes" else "")
-    out.text("", f"{over}, " + (f"by {found[0].reference}" if found[0].reference else f"on {found[0].board}"))
-    heads = names if len({one.model for one in found}) < len(found) else [one.model for one in found]
-    out.text(table(("", *heads), rows([one.figures for one in found]), right=range(1, len(found) + 1)))
-    for one in found:
-        if with_confusion and "confusion" in one.figures.by_name:
-            _print_confusion(out, one)
+    out.text("", f"{over}, " + (f"by {results[0].reference}" if results[0].reference else f"on {results[0].board}"))
+    heads = names if len({run.model for run in results}) < len(results) else [run.model for run in results]
+    out.text(table(("", *heads), rows([run.figures for run in results]), right=range(1, len(results) + 1)))
+    for run in results:
+        if with_confusion and "confusion" in run.figures.by_name:
+            _print_confusion(out, run)
     if first.missing and None in first.by_name.values():
         some = ", ".join(map(str, first.missing[:8])) + " …" * (len(first.missing) > 8)
         out.text(f"not defined: without a sample of each class; missing: {some}")
 
 
-def _print_confusion(out: Output, one: "Evaluation") -> None:
-    matrix = one.figures.by_name["confusion"]
+def _print_confusion(out: Output, evaluation: "Evaluation") -> None:
+    matrix = evaluation.figures.by_name["confusion"]
     size = len(matrix)
-    if one.figures.kind == "binary" and isinstance(matrix[0][0], list):
-        out.text(f"{one.model}: --json has the confusion matrices of {size} labels")
+    if evaluation.figures.kind == "binary" and isinstance(matrix[0][0], list):
+        out.text(f"{evaluation.model}: --json has the confusion matrices of {size} labels")
         return
     if size > _MOST_CLASSES:
-        out.text(f"{one.model}: --json has the confusion matrix of {size} classes")
+        out.text(f"{evaluation.model}: --json has the confusion matrix of {size} classes")
         return
-    out.text("", f"{one.model}: rows are labels, columns predictions")
+    out.text("", f"{evaluation.model}: rows are labels, columns predictions")
     lines = [[f"  {label}", *(str(number or "·") for number in row)] for label, row in enumerate(matrix)]
     out.text(table(("", *map(str, range(size))), lines, right=range(size + 1)))

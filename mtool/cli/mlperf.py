@@ -39,10 +39,10 @@ def mlperf(
     from mtool.stages import arrays
     from mtool.stages.latency_estimate import emulated_time
 
-    found = user_project.require()
-    if found.type != "mlperftiny":
+    project = user_project.require()
+    if project.type != "mlperftiny":
         raise UsageError(
-            f"this project's type is {found.type}",
+            f"this project's type is {project.type}",
             details=["expected mlperftiny, whose firmware answers EEMBC's commands"],
             hint="start one with: mtool new FOLDER --type mlperftiny",
         )
@@ -54,8 +54,8 @@ def mlperf(
     if not data.is_dir():
         arrays.stored(data)  # fails before all the work
     files.check_writable(log, makes_folder=True)
-    name = board or found.board
-    job = found.job_for(name, port=port, probe=probe)
+    name = board or project.board
+    job = project.job_for(name, port=port, probe=probe)
     if job.options.program is None:
         raise UsageError(f"{name} can't run the project's program", details=["its template is for another language"])
     target = boards.get(name)

@@ -50,8 +50,8 @@ def module(
     path, linked = model, tuple[str, ...]()
     renewal: ModuleUpdate | None = None
     if show:
-        found, data = modules.read_module(model)
-        trust = _trust(found, data, key)
+        described, data = modules.read_module(model)
+        trust = _trust(described, data, key)
     else:
         old = None if since is None else modules.read_module(since)
         before = None if old is None else old[0]
@@ -60,63 +60,63 @@ def module(
         if before is not None:
             options, counter = modules.options_since(before, options, counter)
         make = modules.make_bytecode if bytecode else functools.partial(modules.make_module, board=board)
-        made = make(
+        result = make(
             model, options=options, key=key, counter=counter or 0, since=before, signer=signer, next_key=next_key
         )
-        found, data, linked = made.module, made.data, made.linked
-        path = output or Path(f"{found.name}.mtm")
-        modules.write_module(made, path)
-        trust = "signed" if found.is_signed else "not signed"
-        renewal = None if old is None else modules.update_between(old, (found, data))
-    kernels = kernels_of(found.image) if found.kind == Kind.BYTECODE else ()
-    imports = [BY_HASH[one].name if one in BY_HASH else f"0x{one:08x}" for one in found.imports]
-    constants = len(found.image) - found.code_bytes
-    about = len(data) - HEAD_BYTES - len(found.image)
+        described, data, linked = result.module, result.data, result.linked
+        path = output or Path(f"{described.name}.mtm")
+        modules.write_module(result, path)
+        trust = "signed" if described.is_signed else "not signed"
+        renewal = None if old is None else modules.update_between(old, (described, data))
+    kernels = kernels_of(described.image) if described.kind == Kind.BYTECODE else ()
+    imports = [BY_HASH[number].name if number in BY_HASH else f"0x{number:08x}" for number in described.imports]
+    constants = len(described.image) - described.code_bytes
+    about = len(data) - HEAD_BYTES - len(described.image)
     out.result(
         {
             "file": str(path),
             "bytes": len(data),
-            "kind": found.kind.name.lower(),
-            "machine": format.describe(found.machine),
-            "name": found.name,
-            "model_hash": found.model_hash.hex(),
-            "counter": found.counter,
-            "code_bytes": found.code_bytes,
+            "kind": described.kind.name.lower(),
+            "machine": format.describe(described.machine),
+            "name": described.name,
+            "model_hash": described.model_hash.hex(),
+            "counter": described.counter,
+            "code_bytes": described.code_bytes,
             "constant_bytes": constants,
             "about_bytes": HEAD_BYTES + about,
-            "arena_bytes": found.arena_bytes,
-            "ram_bytes": found.ram_bytes(),
-            "stack_bytes": found.stack_bytes or None,
+            "arena_bytes": described.arena_bytes,
+            "ram_bytes": described.ram_bytes(),
+            "stack_bytes": described.stack_bytes or None,
             "imports": imports,
             "kernels": list(kernels),
             "linked": list(linked),
-            "signed": found.is_signed,
-            "key_id": found.key_id.hex(),
-            **({"next_key_id": PublicKey(found.next_key).key_id.hex()} if found.next_key else {}),
-            "description": found.description.model_dump(mode="json"),
+            "signed": described.is_signed,
+            "key_id": described.key_id.hex(),
+            **({"next_key_id": PublicKey(described.next_key).key_id.hex()} if described.next_key else {}),
+            "description": described.description.model_dump(mode="json"),
             **({"since": dataclasses.asdict(renewal)} if renewal is not None else {}),
         }
     )
     sizes = {
-        "code": found.code_bytes,
+        "code": described.code_bytes,
         "constants": constants,
         "head, interface, names": HEAD_BYTES + about,
         "file": len(data),
-        "RAM: arena": found.arena_bytes,
-        "RAM: tables": found.ram_bytes() - found.arena_bytes,
-        "stack of its own code": found.stack_bytes or "not known",
+        "RAM: arena": described.arena_bytes,
+        "RAM: tables": described.ram_bytes() - described.arena_bytes,
+        "stack of its own code": described.stack_bytes or "not known",
     }
     rows = [[what, size if isinstance(size, str) else f"{size:,}"] for what, size in sizes.items()]
-    kind = _NATIVE if found.kind == Kind.NATIVE else "bytecode: calls of the firmware's kernels"
-    out.text(f"{path}: {found.name}, {kind}")
-    out.text(f"for {format.describe(found.machine)}; counter {found.counter}; {trust}")
-    if found.next_key:
-        out.text(f"its signer's key is replaced by that with the id {PublicKey(found.next_key).key_id.hex()}")
+    kind = _NATIVE if described.kind == Kind.NATIVE else "bytecode: calls of the firmware's kernels"
+    out.text(f"{path}: {described.name}, {kind}")
+    out.text(f"for {format.describe(described.machine)}; counter {described.counter}; {trust}")
+    if described.next_key:
+        out.text(f"its signer's key is replaced by that with the id {PublicKey(described.next_key).key_id.hex()}")
     out.text("", table(("", "bytes"), rows, right=(1,)), "")
-    for what, tensors in (("input", found.description.inputs), ("output", found.description.outputs)):
-        for one in tensors:
-            out.text(f"{what} {one.name}: {one.dtype}[{','.join(map(str, one.shape))}]")
-    if found.kind == Kind.BYTECODE:
+    for what, tensors in (("input", described.description.inputs), ("output", described.description.outputs)):
+        for tensor in tensors:
+            out.text(f"{what} {tensor.name}: {tensor.dtype}[{','.join(map(str, tensor.shape))}]")
+    if described.kind == Kind.BYTECODE:
         out.text(f"kernels that the firmware needs: {', '.join(kernels)}")
     else:
         out.text(f"imports of the firmware: {', '.join(imports) or 'none'}")
@@ -128,7 +128,7 @@ def module(
         out.text("", "not signed: only firmware built with --unsigned-modules accepts it; sign it with --key FILE")
 
 
-def _trust(found: "Module", data: bytes, key: Path | None) -> str:
+def _trust(module: "Module", data: bytes, key: Path | None) -> str:
     """Return whether a module is signed, and check that it is signed by `key`, if that is given.
 
     Raises:
@@ -138,12 +138,12 @@ def _trust(found: "Module", data: bytes, key: Path | None) -> str:
     from mtool.manifest.modules.keys import read_public
 
     if key is None:
-        return "signed; the signature is checked only with --key" if found.is_signed else "not signed"
+        return "signed; the signature is checked only with --key" if module.is_signed else "not signed"
     public = read_public(key)
     if not modules.is_signed_by(data, public):
         raise UsageError(
             "the module is not signed by this key",
-            details=[f"expected  key id {public.key_id.hex()}", f"found     {found.key_id.hex()}"],
+            details=[f"expected  key id {public.key_id.hex()}", f"found     {module.key_id.hex()}"],
         )
     return "signed by this key"
 

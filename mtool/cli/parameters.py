@@ -66,18 +66,18 @@ _READERS = {"model": _model, "folder": _folder}
 _COMPLETIONS = {"boards": complete_boards, "runners": complete_runners}
 
 
-def annotation_of(one: Option, kind: Any) -> Any:
+def annotation_of(option: Option, kind: Any) -> Any:
     """Return the annotation of a parameter: its type, and the table's option or argument in typer's form."""
     settings: dict[str, Any] = {
-        "help": one.help,
-        "rich_help_panel": one.section or None,
-        "metavar": one.metavar or _placeholder(kind),
-        "min": one.least,
-        "max": one.most,
-        "parser": _READERS.get(one.reads),
-        "autocompletion": _COMPLETIONS.get(one.completes),
+        "help": option.help,
+        "rich_help_panel": option.section or None,
+        "metavar": option.metavar or _placeholder(kind),
+        "min": option.least,
+        "max": option.most,
+        "parser": _READERS.get(option.reads),
+        "autocompletion": _COMPLETIONS.get(option.completes),
     }
-    return Annotated[kind, typer.Argument(**settings) if one.argument else typer.Option(*one.flags, **settings)]
+    return Annotated[kind, typer.Argument(**settings) if option.argument else typer.Option(*option.flags, **settings)]
 
 
 @frozen
@@ -102,12 +102,12 @@ class OptionGroup:
     @property
     def parameters(self) -> dict[str, tuple[Any, Any]]:
         """Each option's annotation and default by its name."""
-        return {one.name: (annotation_of(one, one.kind), one.default) for one in of_group(self.name)}
+        return {option.name: (annotation_of(option, option.kind), option.default) for option in of_group(self.name)}
 
     @property
     def rare(self) -> set[str]:
         """The names of the options that only --help-all shows."""
-        return {one.name for one in of_group(self.name) if one.is_rare_in(self.name)}
+        return {option.name for option in of_group(self.name) if option.is_rare_in(self.name)}
 
 
 ProjectDeployment = Annotated["Deployment", OptionGroup("run", "deployment.parse")]

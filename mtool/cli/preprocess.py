@@ -21,9 +21,9 @@ def preprocess(
 
     The result is an ONNX model, also for a .tflite model; its states are part of the file and need no option.
     """
-    made = commands.preprocess(front, model, output=output, target=target, options=options)
-    out.result({**dataclasses.asdict(made), "path": str(made.path)})
-    out.text(f"{made.input} -> {made.output}")
-    for name in made.states:
+    result = commands.preprocess(front, model, output=output, target=target, options=options)
+    out.result({**dataclasses.asdict(result), "path": str(result.path)})
+    out.text(f"{result.input} -> {result.output}")
+    for name in result.states:
         out.text(f"  state {name}")
-    out.text(f"wrote {made.path}; try it: mtool verify {made.path}")
+    out.text(f"wrote {result.path}; try it: mtool verify {result.path}")

@@ -24,31 +24,31 @@ def new(
     test_board: str = "",
     keep: bool = False,
     *,
-    given: parameters.ChangedOptions,
+    options: parameters.ChangedOptions,
 ) -> None:
     """Start a project of your own: a program around a model, its tests and its CI."""
     from mtool.commands import new_project
 
     begun = new_project.new_project(
-        folder, model, board=board, kind=type, test_board=test_board, options=given, edits="keep" if keep else "stop"
+        folder, model, board=board, kind=type, test_board=test_board, options=options, edits="keep" if keep else "stop"
     )
-    found = begun.project
+    project = begun.project
     out.result(
         {
             "folder": str(folder),
-            "board": found.board,
-            "test_board": found.test_board,
-            "type": found.type,
+            "board": project.board,
+            "test_board": project.test_board,
+            "type": project.type,
             "fits": begun.fits,
             "own": [*begun.own],
         }
     )
     shown = [
-        ("src", "yours: the firmware of EEMBC's runner" if found.type == "mlperftiny" else "yours: the program"),
+        ("src", "yours: the firmware of EEMBC's runner" if project.type == "mlperftiny" else "yours: the program"),
         ("clips", "yours: recordings for `mtool replay` and the tests"),
         ("drive.py", "yours: drives the model from this computer"),
         ("generated", "mtool's: updated by `mtool update`"),
-        ("tests", f"limits on instructions, memory and accuracy, on {found.test_board} by `mtool test`"),
+        ("tests", f"limits on instructions, memory and accuracy, on {project.test_board} by `mtool test`"),
         (".github/workflows", "the same, for every commit"),
         (".gitlab-ci.yml", "the same, on GitLab"),
     ]
@@ -94,15 +94,15 @@ def show_template_options(out: Output, board: str, template: str) -> None:
 
     chosen, values = project.choose(boards.get(board), template, {})
     rows = []
-    for name, one in sorted(chosen.options.items()):
-        least = "" if one.minimum is None else f" of at least {one.minimum}"
-        takes = ", ".join(one.choices) or {"int": f"a number{least}", "bool": "true, false"}.get(one.type, "text")
-        rows.append([name, takes, str(values[name]), one.help])
+    for name, option in sorted(chosen.options.items()):
+        least = "" if option.minimum is None else f" of at least {option.minimum}"
+        takes = ", ".join(option.choices) or {"int": f"a number{least}", "bool": "true, false"}.get(option.type, "text")
+        rows.append([name, takes, str(values[name]), option.help])
     out.result(
         {
             "board": board,
             "template": chosen.name,
-            "options": {name: one.model_dump(mode="json") for name, one in sorted(chosen.options.items())},
+            "options": {name: option.model_dump(mode="json") for name, option in sorted(chosen.options.items())},
         }
     )
     out.text(f"options of the template {chosen.name}: --option NAME=VALUE")
@@ -164,7 +164,7 @@ def build(
     from mtool.device.build.fit import line
 
     prepared = commands.build_model(compiled, output_dir, kinds=commands.ALL_KINDS)
-    protection = {one.model: one.protection.model_dump() for one in prepared.manifest.models if one.protection}
+    protection = {model.model: model.protection.model_dump() for model in prepared.manifest.models if model.protection}
     sizes = {kind: prepared.sizes(kind) for kind in prepared.built.firmware}
     firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
     stack = prepared.stack_bounds()
@@ -176,12 +176,12 @@ def build(
             "up_to_date": prepared.built.up_to_date,
             "sizes": {
                 kind: {
-                    "flash_bytes": one.flash_bytes,
-                    "ram_bytes": one.ram_bytes,
-                    "weights_in_ram_bytes": one.weights_in_ram_bytes,
-                    "memories": {need.memory: need.bytes for need in one.memories},
+                    "flash_bytes": size.flash_bytes,
+                    "ram_bytes": size.ram_bytes,
+                    "weights_in_ram_bytes": size.weights_in_ram_bytes,
+                    "memories": {need.memory: need.bytes for need in size.memories},
                 }
-                for kind, one in sizes.items()
+                for kind, size in sizes.items()
             },
             "stack": {name: bound.model_dump() for name, bound in stack.items()},
             **({"protection": protection} if protection else {}),
@@ -217,17 +217,17 @@ def compile(
     from mtool.project.package import NO_BINARIES
 
     metadata = About.of(about or ())
-    options = [dataclasses.replace(one, portable=True) for one in options]  # it may be compiled for another core
+    options = [dataclasses.replace(option, portable=True) for option in options]  # it may be compiled for another core
     if emit in NO_BINARIES:
-        options = [dataclasses.replace(one, weights="text") for one in options]
+        options = [dataclasses.replace(option, weights="text") for option in options]
     compiled, *more = (
-        [commands.compile(path, board=board, options=own) for path, own in zip(models, options, strict=True)]
+        [commands.compile(path, board=board, options=each) for path, each in zip(models, options, strict=True)]
         if emit == "mlf"  # whose modules do not know each other
         else commands.compile_models(models, board=board, options=options, folder=output_dir)
     )
     if verify_plan:
-        for one in (compiled, *more):
-            check_plans(one.manifest.models)
+        for model in (compiled, *more):
+            check_plans(model.manifest.models)
     files = compiled.package(emit, about=metadata, more=more if emit == "mlf" else (), rpc=rpc)
     folder = commands.write_package(compiled, files, output_dir, form=emit)
     manifest = compiled.manifest
@@ -237,13 +237,13 @@ def compile(
             "format": emit,
             "files": sorted(files),
             "manifest": manifest.model_dump(mode="json"),
-            **({"models": [one.model_dump(mode="json") for one in manifest.models]} if manifest.firmware else {}),
+            **({"models": [model.model_dump(mode="json") for model in manifest.models]} if manifest.firmware else {}),
         }
     )
     out.text(f"{folder}/")
     out.text(table(("", ""), [[f"  {path}", kilobytes(len(files[path]))] for path in files], right=(1,)))
     if verify_plan:
-        out.text("", f"memory plan checked: {sum(len(one.operators) for one in manifest.models)} operators")
+        out.text("", f"memory plan checked: {sum(len(model.operators) for model in manifest.models)} operators")
     if emit == "cmake" and board == parameters.HOST:
         out.text("", "for this computer's core; for a microcontroller's, name its board: --board NAME (mtool boards)")
 
@@ -272,15 +272,15 @@ def partition(
                 {
                     "name": region.name,
                     "backend": backend,
-                    "operations": [one.name for one in region.operations],
-                    "inputs": [one.tensor for one in region.inputs],
-                    "outputs": [one.tensor for one in region.outputs],
+                    "operations": [operation.name for operation in region.operations],
+                    "inputs": [tensor.tensor for tensor in region.inputs],
+                    "outputs": [tensor.tensor for tensor in region.outputs],
                     "macs": region.macs,
                     "border_bytes": region.border_bytes,
                 }
                 for backend, region in parts.regions
             ],
-            "claims": [one.model_dump(mode="json") for one in parts.claims],
+            "claims": [claim.model_dump(mode="json") for claim in parts.claims],
         }
     )
     out.text(claims_table(parts.claims), "")

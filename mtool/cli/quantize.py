@@ -62,7 +62,7 @@ def quantize(
             options=options,
             listener=progress,
         )
-    accuracy = [one.as_json() for one in quantized.accuracy]
+    accuracy = [figures.as_json() for figures in quantized.accuracy]
     plain = dataclasses.asdict(dataclasses.replace(quantized, accuracy=(), front=()))
     paths = {"path": str(quantized.path), "recipe": quantized.recipe and str(quantized.recipe)}
     out.result({**plain, **paths, "accuracy": accuracy, "front": [row.model_dump() for row in quantized.front]})
@@ -77,8 +77,8 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     over = plural.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
     rows = [
-        [f"  {one.name}", f"{one.max_abs:.4g}", f"{one.mean_abs:.4g}", decibels(one.sqnr_db), cosine(one.cosine)]
-        for one in done.outputs
+        [f"  {row.name}", f"{row.max_abs:.4g}", f"{row.mean_abs:.4g}", decibels(row.sqnr_db), cosine(row.cosine)]
+        for row in done.outputs
     ]
     out.text(table(("  output", "max abs", "mean abs", "SQNR", "cosine"), rows, right=(1, 2, 3, 4)))
     if done.classes is not None:
@@ -104,9 +104,9 @@ def _print(out: Output, done: "QuantizationResult") -> None:
     out.text(table((f"on {done.board}" if is_board else "", "float", "quantized"), rows, right=(1, 2)))
     if not is_board:
         out.text("the arena is for this computer; --board BOARD shows a board's flash and RAM")
-    for label, one in (("float", done.before), ("quantized", done.after)):
-        if one.note:
-            out.text(f"  {label}: {one.note}")
+    for label, footprint in (("float", done.before), ("quantized", done.after)):
+        if footprint.note:
+            out.text(f"  {label}: {footprint.note}")
     if done.front:
         out.text("", f"bits by layer; accuracy: {done.measure}")
         headings, models = recipes.table(done.front)

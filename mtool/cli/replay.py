@@ -16,29 +16,29 @@ def replay(out: Output, clips: list[Path], board: str = "", port: str = "", prob
     """
     from mtool.commands import replaying, user_project
 
-    found = replaying.replay(user_project.require(), clips, board=board, port=port, probe=probe)
+    run = replaying.replay(user_project.require(), clips, board=board, port=port, probe=probe)
     out.result(
         {
-            "board": found.board,
-            "hops": found.hops,
-            "hop_ms": found.hop_ms,
-            **found.figures(),
-            "is_estimated": found.is_estimated,
+            "board": run.board,
+            "hops": run.hops,
+            "hop_ms": run.hop_ms,
+            **run.figures(),
+            "is_estimated": run.is_estimated,
             "clips": {
-                str(one.clip.path): [{"keyword": each.keyword, "at_s": each.at_s} for each in one.detections]
-                for one in found.heard
+                str(item.clip.path): [{"keyword": each.keyword, "at_s": each.at_s} for each in item.detections]
+                for item in run.heard
             },
         }
     )
-    out.text(table(("recording", "detected"), [[one.clip.path.name, replaying.shown(one)] for one in found.heard]))
-    about = "about " if found.is_estimated else ""
+    out.text(table(("recording", "detected"), [[item.clip.path.name, replaying.shown(item)] for item in run.heard]))
+    about = "about " if run.is_estimated else ""
     out.text(
-        f"{plural.count(found.hops, 'hop')} of {found.hop_ms:g} ms on {found.board}: {found.missed} missed, duty cycle "
-        f"{about}{found.duty:.1%}, longest {about}{found.worst_ms:.3g} ms"
+        f"{plural.count(run.hops, 'hop')} of {run.hop_ms:g} ms on {run.board}: {run.missed} missed, duty cycle "
+        f"{about}{run.duty:.1%}, longest {about}{run.worst_ms:.3g} ms"
     )
-    found.check_host()
-    found.check_labels()
-    found.check_in_time()
+    run.check_host()
+    run.check_labels()
+    run.check_in_time()
 
 
 def record(

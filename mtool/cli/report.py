@@ -29,7 +29,7 @@ def report(
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
     page = output or _default(options.name if deployment.models else "")
     files.check_writable(page, [model], makes_folder=True)
-    found = commands.report(
+    document = commands.report(
         model,
         board=board,
         samples=samples,
@@ -40,8 +40,8 @@ def report(
         data=data,
         labels=labels,
     )
-    files.write(page, found.as_html().encode(), follow=True)
-    out.result({"page": str(page), **found.as_json()})
+    files.write(page, document.as_html().encode(), follow=True)
+    out.result({"page": str(page), **document.as_json()})
     out.text(str(page))
 
 

@@ -49,17 +49,17 @@ def run(
         from mtool.commands.flashing import run_program
         from mtool.stages.job import Job
 
-        said = bytearray()
+        printed = bytearray()
 
         def show(data: bytes) -> None:
-            said.extend(data)
+            printed.extend(data)
             if not out.as_json:
                 with written():
                     sys.stdout.buffer.write(data)
                     sys.stdout.buffer.flush()
 
         run_program(Job(model, board, options, deployment), show)
-        out.result({"output": said.decode(errors="replace")})
+        out.result({"output": printed.decode(errors="replace")})
         return
     if output is not None:
         _check_output(output, model, input)

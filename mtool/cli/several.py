@@ -55,8 +55,8 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     names = names or [model_name(path.stem) for path in paths]
     for key, option in _BY_NAMES.items():
         _check_models(option, values.get(key) or (), names)
-    own = [{key: _own(value, name, names) for key, value in values.items()} for name in names]
-    return tuple(parse(**{**_with_one_value(one, name), "name": [name]}) for one, name in zip(own, names, strict=True))
+    raws = [{key: _own(value, name, names) for key, value in values.items()} for name in names]
+    return tuple(parse(**{**_with_one_value(raw, name), "name": [name]}) for raw, name in zip(raws, names, strict=True))
 
 
 def _times(count: int) -> str:
@@ -87,14 +87,14 @@ def _own(value: Any, name: str, names: Sequence[str]) -> Any:
         return value if not mark or of not in names else rest if of == name else ""
     if not isinstance(value, list):
         return value
-    pairs = [one.partition(_OF) if isinstance(one, str) else ("", "", one) for one in value]
-    found = []
+    pairs = [text.partition(_OF) if isinstance(text, str) else ("", "", text) for text in value]
+    result = []
     for text, (of, mark, rest) in zip(value, pairs, strict=True):
         if not mark or of not in names:
-            found.append(text)
+            result.append(text)
         elif of == name:
-            found.append(rest)
-    return found
+            result.append(rest)
+    return result
 
 
 def _with_one_value(values: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def _with_one_value(values: Mapping[str, Any], model: str) -> dict[str, Any]:
     Raises:
         UsageError: such an option is given several times.
     """
-    found = dict(values)
+    result = dict(values)
     for key in _ONE_VALUE.keys() & values.keys():
         if not isinstance(values[key], str):
-            found[key] = of_the_only(_ONE_VALUE[key], values[key] or [""], model)
-    return found
+            result[key] = of_the_only(_ONE_VALUE[key], values[key] or [""], model)
+    return result
 
 
 def once_for_each(parameters: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
@@ -121,7 +121,7 @@ def once_for_each(parameters: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[
 def repeated(annotation: Any) -> Any:
     """Return the annotation of an option that may be repeated, from that of one that may not."""
     value, *of_option = get_args(annotation)
-    (single,) = [one for one in get_args(value) or (value,) if one is not type(None)]
+    (single,) = [kind for kind in get_args(value) or (value,) if kind is not type(None)]
     return Annotated[(list[single] | None, *of_option)]  # type: ignore[valid-type]
 
 
@@ -136,11 +136,11 @@ def of_the_only(option: str, values: Sequence[Any], model: str = "one model") ->
     return values[0]
 
 
-def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dict[str, Any]:
+def _of_model(arguments: Mapping[str, Any], model: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the values, for the model with this name, of options that are for one model."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for option in OF_ONE_MODEL:
-        values = given.get(option) or []
+        values = arguments.get(option) or []
         parts = [str(value).partition(_OF) for value in values]
         for value, (name, mark, _) in zip(values, parts, strict=True):
             if not mark or name not in names:
@@ -148,19 +148,19 @@ def _of_model(given: Mapping[str, Any], model: str, names: Sequence[str]) -> dic
                     f"--{option} {value} is for one model, and there are {len(names)}",
                     hint=f"name the model: --{option} {names[0]}{_OF}{value}",
                 )
-        own = [type(value)(rest) for value, (name, _, rest) in zip(values, parts, strict=True) if name == model]
-        if len(own) > 1:
-            raise UsageError(f"--{option} {model}{_OF} is given {_times(len(own))}", hint="give it once")
-        if own:
-            found[option] = own[0]
+        matching = [type(value)(rest) for value, (name, _, rest) in zip(values, parts, strict=True) if name == model]
+        if len(matching) > 1:
+            raise UsageError(f"--{option} {model}{_OF} is given {_times(len(matching))}", hint="give it once")
+        if matching:
+            result[option] = matching[0]
     for option in _WRITTEN:
-        path = given.get(option)
+        path = arguments.get(option)
         if path is not None:
-            found[option] = path.with_name(f"{path.stem}-{model}{path.suffix}")
-    return found
+            result[option] = path.with_name(f"{path.stem}-{model}{path.suffix}")
+    return result
 
 
-def for_each(command: Callable[..., None], output: Output, given: Mapping[str, Any]) -> None:
+def for_each(command: Callable[..., None], output: Output, arguments: Mapping[str, Any]) -> None:
     """Compile the models for one firmware, unless a device has one already; run a command for each of them on it.
 
     Raises:
@@ -170,33 +170,33 @@ def for_each(command: Callable[..., None], output: Output, given: Mapping[str, A
     """
     from mtool.stages.job import own_firmware
 
-    names = [one.name for one in given["options"]]
+    names = [options.name for options in arguments["options"]]
     if command.__name__ in _ONE_MODEL:
         raise UsageError(
             f"mtool {command.__name__} takes one model, and there are {len(names)}",
             hint=f"build the firmware, and name one of its models: mtool {command.__name__} PROJECT --name {names[0]}",
         )
-    of_each = [_of_model(given, name, names) for name in names]
-    deployment = given["deployment"]
-    on = given.get("on") or ("on" in given and own_firmware(given["model"][0], deployment)) or None
+    of_each = [_of_model(arguments, name, names) for name in names]
+    deployment = arguments["deployment"]
+    on = arguments.get("on") or ("on" in arguments and own_firmware(arguments["model"][0], deployment)) or None
     if on is None:
-        deployment = deployment.with_models(given["model"], board=given["board"], options=given["options"])
-    firmware = {"deployment": deployment} | ({"on": on} if "on" in given else {})
-    found, differing = [], dict[str, MismatchError]()
-    of_all = {name: value for name, value in given.items() if name not in OF_ONE_MODEL}
-    for name, path, one, values in zip(names, given["model"], given["options"], of_each, strict=True):
+        deployment = deployment.with_models(arguments["model"], board=arguments["board"], options=arguments["options"])
+    firmware = {"deployment": deployment} | ({"on": on} if "on" in arguments else {})
+    results, differing = [], dict[str, MismatchError]()
+    of_all = {name: value for name, value in arguments.items() if name not in OF_ONE_MODEL}
+    for name, path, options, values in zip(names, arguments["model"], arguments["options"], of_each, strict=True):
         part = output.part()
         output.text("", f"{name}:")
         try:
-            command(part, **{**of_all, **firmware, "model": path, "options": one, **values})
+            command(part, **{**of_all, **firmware, "model": path, "options": options, **values})
         except MismatchError as differs:
             differing[name] = differs
-        found.append({"name": name, **part.values})
+        results.append({"name": name, **part.values})
     more = _urgent(output, deployment) if command.__name__ == "bench" and on is None else {}
-    output.result({"models": found, **more})
+    output.result({"models": results, **more})
     if differing:
-        details = [line for name, one in differing.items() for line in (f"{name}: {one.what}", *one.details)]
-        hint = next((one.hint for one in differing.values() if one.hint), "")
+        details = [line for name, error in differing.items() for line in (f"{name}: {error.what}", *error.details)]
+        hint = next((error.hint for error in differing.values() if error.hint), "")
         of_all_models = f"{len(differing)} of {plural.count(len(names), 'model')}"
         raise MismatchError(f"{of_all_models} differ: {', '.join(differing)}", details=details, hint=hint)
 
@@ -206,11 +206,11 @@ def _urgent(output: Output, deployment: "Deployment") -> dict[str, Any]:
     from mtool.commands.cost import kinds_to_measure, worst_latency
 
     model = deployment.models[0]
-    if any(one.options.conventions.interface != "step" for one in deployment.models):
+    if any(model.options.conventions.interface != "step" for model in deployment.models):
         return {}
-    found = worst_latency(deployment.build(model, kinds=kinds_to_measure(model)), deployment)
-    output.text("", found.describe())
-    return {"urgent": found.as_json()}
+    latency = worst_latency(deployment.build(model, kinds=kinds_to_measure(model)), deployment)
+    output.text("", latency.describe())
+    return {"urgent": latency.as_json()}
 
 
 # Commands in a user's own project: its `mtool.toml` supplies what the command line leaves out.
@@ -241,18 +241,18 @@ def filled(
         return result, None
     from mtool.commands import user_project
 
-    found = user_project.find()
-    if found is None:
-        argument = next(getattr(one, "metavar", "MODEL") for one in context.command.params if one.name == key)
+    project = user_project.find()
+    if project is None:
+        argument = next(getattr(param, "metavar", "MODEL") for param in context.command.params if param.name == key)
         raise UsageError(
             f"missing argument '{argument}'", hint=f"see: mtool {command} --help; or cd into a project (mtool new)"
         )
-    found.check_model()
-    given = {name for name in values if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"}
-    board = result["board"] if "board" in given else found.board
-    own = {name: value for name, value in found.values_for(board).items() if name in result}
+    project.check_model()
+    typed = {name for name in values if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"}
+    board = result["board"] if "board" in typed else project.board
+    defaults = {name: value for name, value in project.values_for(board).items() if name in result}
     if "output_dir" in result:  # relative to the working folder
-        folder, here = found.folder_for(board), Path.cwd()
-        own["output_dir"] = folder.relative_to(here) if folder.is_relative_to(here) else folder
-    result |= {name: value for name, value in own.items() if name not in given}
-    return result | {key: [found.model], "board": board}, found
+        folder, here = project.folder_for(board), Path.cwd()
+        defaults["output_dir"] = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    result |= {name: value for name, value in defaults.items() if name not in typed}
+    return result | {key: [project.model], "board": board}, project

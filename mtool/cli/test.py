@@ -36,11 +36,11 @@ def test(
     from mtool import boards
     from mtool.commands import user_project
 
-    found = user_project.require()
-    boards.get(board or found.test_board)
+    project = user_project.require()
+    boards.get(board or project.test_board)
     # If mtool is installed as a wheel, pytest tries to rewrite assertions in mtool's modules, which are loaded already.
     words = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    words += ["-p", _PLUGIN, f"--rootdir={found.folder}", "-p", "no:cacheprovider"]
+    words += ["-p", _PLUGIN, f"--rootdir={project.folder}", "-p", "no:cacheprovider"]
     for name, value in (
         ("board", board),
         ("port", port),
@@ -52,11 +52,11 @@ def test(
     words += ["-q"] if out.verbosity < 0 else ["-v"] * out.verbosity
     words += [*(arguments or ())]
     if not any(Path(word.partition("::")[0]).exists() for word in arguments or ()):
-        words.append(str(found.folder / "tests"))
+        words.append(str(project.folder / "tests"))
     watch = Watch()
     with contextlib.redirect_stdout(sys.stderr) if out.as_json else written():
         code = int(pytest.main(words, plugins=[watch]))
-    out.result({"board": board or found.test_board, **watch.counts, "figures": watch.figures})
+    out.result({"board": board or project.test_board, **watch.counts, "figures": watch.figures})
     if code != _PASSED:
         raise error_of(code, watch)
 

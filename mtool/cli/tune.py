@@ -95,11 +95,11 @@ def _print(out: Output, tuned: "Tuned") -> None:
         f" (was {default.arena_bytes:,} B)" if best.arena_bytes != default.arena_bytes else ""
     )
     times = f"{written(default.median, unit)} -> {written(best.median, unit)}"
-    counts = f"{progress.measured} measured, {progress.known} known before, {progress.failed} failed"
-    failures = ((row, one) for row in progress.rows.values() for one in row.measured.values() if one.status != "ok")
-    for row, one in islice(failures, 1):
-        reason = f": {shorten(one.reason, _REASON, placeholder='…')}" if one.reason else ""
-        out.text(f"failed    first {row.label.partition(' ')[0]} with {one.candidate}: {one.status}{reason}")
+    counts = f"{progress.measured} measured, {progress.reused} known before, {progress.failed} failed"
+    failed = ((row, trial) for row in progress.rows.values() for trial in row.measured.values() if trial.status != "ok")
+    for row, trial in islice(failed, 1):
+        reason = f": {shorten(trial.reason, _REASON, placeholder='…')}" if trial.reason else ""
+        out.text(f"failed    first {row.label.partition(' ')[0]} with {trial.candidate}: {trial.status}{reason}")
     out.text(f"whole     {times}   saved {tuned.whole.gain:.1%}, {arena}")
     out.text(f"saved     {tuned.log}   {counts}, {count(progress.firmwares, 'firmware')}")
 
@@ -199,17 +199,17 @@ def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
     from mtool.compiler.tuned import record as tuning_log
     from mtool.compiler.tuned.summary import summary
 
-    found = summary(tuning_log.read(paths))
-    out.result({"targets": [known.as_json() for known in found]})
-    if not found:
+    summaries = summary(tuning_log.read(paths))
+    out.result({"targets": [target.as_json() for target in summaries]})
+    if not summaries:
         out.text("no measurements yet")
-    for number, known in enumerate(found):
+    for number, target in enumerate(summaries):
         if number:
             out.text("")
-        _show_target(out, known)
-        for plans in known.fronts if pareto else ():
+        _show_target(out, target)
+        for plans in target.fronts if pareto else ():
             _show_front(out, plans)
-    if pareto and found and not any(known.fronts for known in found):
+    if pareto and summaries and not any(target.fronts for target in summaries):
         out.text("no plan's flash was measured: mtool tune MODEL --pareto does that")
 
 
@@ -221,7 +221,7 @@ def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
     rows = [
         [
             str(number),
-            ", ".join(name for name, one in named.items() if one is plan),
+            ", ".join(name for name, choice in named.items() if choice is plan),
             written(plan.median, plan.setup.unit),
             f"{plan.arena_bytes:,} B",
             f"{plan.flash_bytes:,} B",
@@ -233,15 +233,15 @@ def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
     out.text(table(heads, rows, right=(0, 2, 3, 4)))
 
 
-def _show_target(out: Output, known: "TargetSummary") -> None:
-    target, setup = known.target, known.setup
+def _show_target(out: Output, summary: "TargetSummary") -> None:
+    target, setup = summary.target, summary.setup
     clock = f" at {setup.clock_hz / 1e6:g} MHz" if setup.clock_hz else ""
     flags = [flag for flag in target.flags if not flag.endswith(("=", "=none", "=0", "=native"))]  # options not in use
     out.text(f"{setup.board}{clock}, {target.cpu}, {target.compiler} {' '.join(flags)}, {setup.template}")
     heads = ("task", "candidates", "failed", "best", "", "noise", "next is slower by")
-    rows = [_known_cells(task, setup.unit) for task in known.tasks]
+    rows = [_known_cells(task, setup.unit) for task in summary.tasks]
     out.text(table(heads, rows, right=(1, 4, 5, 6)))
-    for plan in known.plans:
+    for plan in summary.plans:
         saved = 1 - plan.median / plan.default_median if plan.default_median else 0.0
         before, after = written(plan.default_median, setup.unit), written(plan.median, setup.unit)
         out.text(f"whole {plan.model}   {before} -> {after}   saved {saved:.1%}, arena {plan.arena_bytes:,} B")

@@ -28,34 +28,34 @@ def aligned(args: Sequence[str]) -> list[str]:
     Raises:
         UsageError: one of these comes before any board, or twice after the same board.
     """
-    found: list[str] = []
-    own: dict[str, str] | None = None
-    left = list(args)
+    result: list[str] = []
+    device: dict[str, str] | None = None
+    rest = list(args)
 
     def ended() -> None:
-        for name, value in (own or {}).items():
-            found.extend([name, value])
+        for name, value in (device or {}).items():
+            result.extend([name, value])
 
-    while left:
-        one = left.pop(0)
-        name, equals, value = one.partition("=")
-        if name in ("--board", "-b", *_OWN) and not equals and left:
-            value = left.pop(0)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("--board", "-b", *_OWN) and not equals and rest:
+            value = rest.pop(0)
         if name in ("--board", "-b"):
             ended()
-            own = {"--port": "", "--probe": ""}
-            found += ["--board", value]
+            device = {"--port": "", "--probe": ""}
+            result += ["--board", value]
         elif name in _OWN:
-            if own is None or own[_OWN[name]]:
+            if device is None or device[_OWN[name]]:
                 raise UsageError(
                     f"{name} {value} does not belong to a board",
                     hint="give it after its board: --board B --port P --board B2 --probe S",
                 )
-            own[_OWN[name]] = value
+            device[_OWN[name]] = value
         else:
-            found.append(one)
+            result.append(word)
     ended()
-    return found
+    return result
 
 
 def worker(

@@ -62,7 +62,7 @@ class FirstRun:
     def describe(self) -> str:
         """Return a line about the differences."""
         wrong = [output for output in self.report.outputs if not output.within]
-        parts = [f"{one.name}: {one.differing:,} of {one.elements:,} elements, {one.most}" for one in wrong]
+        parts = [f"{diff.name}: {diff.differing:,} of {diff.elements:,} elements, {diff.most}" for diff in wrong]
         return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify shows more"
 
 
@@ -101,25 +101,25 @@ def compare_first_run(
     try:
         against, expected = reference.computed_by(model.path, [sample], options=model.options)
         opened = functools.partial(deployment.open, prepared)
-        found = FirstRun(judge(model, [sample], expected, [run()], against=against, opened=opened))
+        first_run = FirstRun(judge(model, [sample], expected, [run()], against=against, opened=opened))
     except MtoolError as refused:
         level = logging.WARNING if isinstance(refused, DiedError) else logging.DEBUG
         log.log(level, "the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
         return None
-    if found.report.ok:
+    if first_run.report.ok:
         with contextlib.suppress(UsageError):  # then it is compared again next time
             stamp, identity = _stamp(prepared)
             files.write(stamp, identity.encode())
     else:
-        log.warning("%s", found.describe())
-    return found
+        log.warning("%s", first_run.describe())
+    return first_run
 
 
 def _stamp(prepared: BuiltProject) -> tuple[Path, str]:
     """Return the file that records the compared build, and its content for this build: the hash over its files."""
-    own = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
+    prefix = f"{prepared.manifest.model}-" if prepared.manifest.firmware else ""
     project = prepared.manifest.project
-    return prepared.folder / BUILD_FOLDER / f"{own}{_STAMP}", project.build_hash if project is not None else ""
+    return prepared.folder / BUILD_FOLDER / f"{prefix}{_STAMP}", project.build_hash if project is not None else ""
 
 
 # How many more inputs are run to see whether the number of instructions depends on them.
@@ -219,8 +219,8 @@ class Cost:
         """Return the speed as text."""
         if self.instructions is not None:
             live = f", {self.instructions / self.live_macs:.2f} per live one" if self.live_macs else ""
-            each = f" ({self.instructions_per_mac:.2f} per MAC{live})" if self.macs else ""
-            return f"{plural.count(self.instructions, 'instruction')}{each}"
+            per_mac = f" ({self.instructions_per_mac:.2f} per MAC{live})" if self.macs else ""
+            return f"{plural.count(self.instructions, 'instruction')}{per_mac}"
         if self.time_ns is None:
             return "not measured"
         time = f"{self.time_ns / 1e3:,.1f} µs"
@@ -247,10 +247,10 @@ class Cost:
             return f"arena {kilobytes(arena_bytes)}"
         total = arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
         stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
-        own = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
+        of_model = f" for all models, {kilobytes(self.arena_bytes)} for this one" if self.firmware_arena_bytes else ""
         in_ram = " and ".join(f"{kilobytes(count)} of {what}" for what, count in self._from_flash())
         data = f"data {kilobytes(self.ram_static_bytes)}{f' with {in_ram}' * bool(in_ram)}"
-        return f"{kilobytes(total)}  (arena {kilobytes(arena_bytes)}{own}, {data}, stack {stack})"
+        return f"{kilobytes(total)}  (arena {kilobytes(arena_bytes)}{of_model}, {data}, stack {stack})"
 
     def flash_parts(self) -> tuple[str, str]:
         """Return code and constants as text: with several models first this model's own, then those of all."""
@@ -371,11 +371,11 @@ def bench_job(
                 raise UsageError(what, details=details, hint=_LINKED)
             cost = replace(cost, **bounds)
         if job.is_module:
-            own = [one for one in interfaces(device.session).values() if one.name == prepared.manifest.model][-1]
+            interface = [api for api in interfaces(device.session).values() if api.name == prepared.manifest.model][-1]
             return replace(
                 cost,
-                flash_code_bytes=own.code_bytes,
-                flash_const_bytes=own.constant_bytes,
+                flash_code_bytes=interface.code_bytes,
+                flash_const_bytes=interface.constant_bytes,
                 arena_bound_bytes=model.manifest.arena_bound_bytes,
                 ram_static_bytes=0,
                 firmware=MODULE,
@@ -427,14 +427,14 @@ def cost_of(prepared: BuiltProject, device: Device, inputs: Sample, readings: Re
     cost.check_bound()
     if cost.instructions is None:
         return cost
-    if f"{prepared.manifest.model}_check" in {one.name for one in prepared.manifest.entry_points}:
+    if f"{prepared.manifest.model}_check" in {point.name for point in prepared.manifest.entry_points}:
         return cost  # with --guard, each run checks another part of the constants
     count = min(_MOST_INPUTS, max(_LEAST_INPUTS, _MOST_INSTRUCTIONS // max(cost.instructions, 1)))
-    counted = [device.time(1, 1, inputs=one) for one in sampling.varied(prepared.manifest.inputs, count=count)]
-    found = [cost.instructions, *(round(one.median) for one in counted)]
-    if max(found) - min(found) <= counted[0].granularity:
-        found = [cost.instructions] * len(found)
-    return replace(cost, least_instructions=min(found), most_instructions=max(found), inputs=len(found))
+    counted = [device.time(1, 1, inputs=sample) for sample in sampling.varied(prepared.manifest.inputs, count=count)]
+    counts = [cost.instructions, *(round(timing.median) for timing in counted)]
+    if max(counts) - min(counts) <= counted[0].granularity:
+        counts = [cost.instructions] * len(counts)
+    return replace(cost, least_instructions=min(counts), most_instructions=max(counts), inputs=len(counts))
 
 
 @locks.keep_locks()
@@ -480,14 +480,14 @@ def cost_at(prepared: BuiltProject, speed: Speed, *, is_limited: bool = False) -
         arena_bound_bytes=manifest.arena_bound_bytes,
         firmware_arena_bytes=total_arena_bytes(manifest.firmware),
         ram_static_bytes=size.ram_static_bytes
-        + sum(one.constant_bytes for each in manifest.models for one in each.pools),
+        + sum(pool.constant_bytes for model in manifest.models for pool in model.pools),
         stack_bytes=speed.stack_bytes,
         **_stack_bounds(
             manifest, prepared.plain_firmware, prepared.built.firmware.get(HOST_DRIVEN), is_limited=is_limited
         ),
         own_code_bytes=own_code if manifest.firmware else 0,
         own_const_bytes=manifest.constant_bytes - manifest.shared_constant_bytes if manifest.firmware else 0,
-        weights_in_ram_bytes=sum(one.constant_bytes_in_ram for one in manifest.models),
+        weights_in_ram_bytes=sum(model.constant_bytes_in_ram for model in manifest.models),
         code_in_ram_bytes=size.hot_code_bytes,
         firmware=firmware,
         clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
@@ -515,7 +515,7 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     rows = {
         "one inference": [cost.speed() for cost in costs],
         "by input": [cost.by_input() for cost in costs],
-        "MACs": [amount(one.macs) + (f", {amount(one.live_macs)} live" if one.live_macs else "") for one in costs],
+        "MACs": [amount(cost.macs) + (f", {amount(cost.live_macs)} live" if cost.live_macs else "") for cost in costs],
         "flash: code": [cost.flash_parts()[0] for cost in costs],
         "flash: constants": [cost.flash_parts()[1] for cost in costs],
         "RAM: arena": [f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs],
@@ -590,14 +590,14 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment) -> Latency:
     with deployment.open(prepared) as device:
 
         def times(described: Manifest) -> list[float]:
-            own, inputs = device[described.model], sampling.seeded(described.inputs, count=1, seed=0)[0]
-            return step_times(own.client, described, inputs, repeat=_REPEAT, work_s=own.work_s)
+            session, inputs = device[described.model], sampling.seeded(described.inputs, count=1, seed=0)[0]
+            return step_times(session.client, described, inputs, repeat=_REPEAT, work_s=session.work_s)
 
-        stretches = {one.model: longest_stretch(times(one), one.pauses) for one in others}
+        stretches = {other.model: longest_stretch(times(other), other.pauses) for other in others}
         first, inputs = device[urgent.model], sampling.seeded(urgent.inputs, count=1, seed=0)[0]
-        own = first.time(1, _REPEAT, inputs=inputs).median
+        median = first.time(1, _REPEAT, inputs=inputs).median
         waits_for = max(stretches, key=lambda name: stretches[name])
-        return Latency(urgent.model, first.unit, own, stretches[waits_for], waits_for)
+        return Latency(urgent.model, first.unit, median, stretches[waits_for], waits_for)
 
 
 # The time of every operator of a model.
@@ -663,11 +663,11 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
         UsageError: a core has no table or can't run code for `target`'s core, or its clock is unknown or invalid.
     """
     able = [core.cpu for core in cores() if target.cpu in core.runs]
-    found = []
+    result = []
     for name in names:
         board, hz = _board_and_clock(name)
         if board is None:
-            found.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
+            result.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
             continue
         if board.cpu not in able:
             raise UsageError(
@@ -676,8 +676,8 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
                 hint="choose a board with such a core: mtool boards",
             )
         memory = board.memory_for("weights")
-        found.append(Clock(name, board.cpu, _known(name, board, hz), memory.reads if memory else None, board.draws))
-    return found
+        result.append(Clock(name, board.cpu, _clock_hz(name, board, hz), memory.reads if memory else None, board.draws))
+    return result
 
 
 def standing_for(target: Board, names: Sequence[str]) -> Board:
@@ -697,10 +697,10 @@ def standing_for(target: Board, names: Sequence[str]) -> Board:
     memories[weights] = memories[weights].model_copy(update={"reads": reads})
     if ram is not None:
         memories[data] = memories[data].model_copy(update={"size": min(ram.size, memories[data].size)})
-    for name, own in target.memories.items():
-        if "hot_code" in own.holds:
-            size = min(hot.size, own.size) if hot is not None else 0
-            memories[name] = own.model_copy(update={"size": size} if size else {"holds": ()})
+    for name, region in target.memories.items():
+        if "hot_code" in region.holds:
+            size = min(hot.size, region.size) if hot is not None else 0
+            memories[name] = region.model_copy(update={"size": size} if size else {"holds": ()})
     return target.model_copy(update={"memories": memories})
 
 
@@ -712,7 +712,7 @@ def hertz(clock: str) -> int:
         UsageError: it is not a frequency, or the board's clock is unknown.
     """
     board, hz = _board_and_clock(clock)
-    return hz if board is None else _known(clock, board, hz)
+    return hz if board is None else _clock_hz(clock, board, hz)
 
 
 def _board_and_clock(clock: str) -> tuple[Board | None, int]:
@@ -722,15 +722,15 @@ def _board_and_clock(clock: str) -> tuple[Board | None, int]:
         BoardError: there is no such board.
         UsageError: the frequency is invalid.
     """
-    name, at, wanted = clock.rpartition("@")
+    name, at, frequency = clock.rpartition("@")
     if at:
-        return boards.get(name), _frequency(clock, wanted)
+        return boards.get(name), _frequency(clock, frequency)
     if clock not in boards.load_all() and re.search(r"(^\W*\d|hz$)", clock.strip(), re.IGNORECASE):
         return None, _frequency(clock, clock)
     return boards.get(clock), 0
 
 
-def _known(clock: str, board: Board, hz: int) -> int:
+def _clock_hz(clock: str, board: Board, hz: int) -> int:
     if not (hz or board.clock_hz):
         hint = f"give a frequency: --clock {board.name}@100MHz"
         raise UsageError(f"--clock {clock}: the board's clock is unknown", hint=hint)
@@ -761,9 +761,9 @@ def cycle_rows(estimate: Estimate, macs: int, at: Sequence[Clock]) -> list[list[
     names = {core.cpu: core.name for core in cores()}
     rows = []
     for cpu, cycles in estimate.cycles.items():
-        each = f"{cycles / macs:.2f} per MAC, " if macs else ""
+        per_mac = f"{cycles / macs:.2f} per MAC, " if macs else ""
         ratio = f"{cycles / estimate.instructions:.2f} per instruction"
-        rows.append([f"{names[cpu]}, estimated", f"{plural.count(cycles, 'cycle')} ({each}{ratio})"])
+        rows.append([f"{names[cpu]}, estimated", f"{plural.count(cycles, 'cycle')} ({per_mac}{ratio})"])
     for clock in at:
         milliseconds = estimate.milliseconds(clock)
         energy = estimate_energy(milliseconds, 0, clock.draws, clock.hz)

@@ -99,14 +99,14 @@ def gdb_of(toolchain: str, name: str = "", *, needed: bool = True) -> str:
         BuildError: it is not installed.
     """
     names = (name,) if name else next((gdbs for begin, gdbs in _GDBS.items() if toolchain.startswith(begin)), ("gdb",))
-    found = next((one for one in names if shutil.which(one)), None)
-    if found is None and not needed:
+    program = next((name for name in names if shutil.which(name)), None)
+    if program is None and not needed:
         return names[0]
-    if found is None:
+    if program is None:
         hint = "" if name else f"install one: sudo apt-get install {names[-1]}"
         verb = "is" if len(names) == 1 else "are"
         raise BuildError(f"{' and '.join(names)} {verb} not installed", details=["not found on PATH"], hint=hint)
-    return found
+    return program
 
 
 def find(described: Manifest, name: str) -> Operator:
@@ -116,14 +116,14 @@ def find(described: Manifest, name: str) -> Operator:
         UsageError: there is none, or several; the message has similar names.
     """
     operators = described.operators
-    found = [one for one in operators if name in (str(one.index), one.name, one.function, *one.origins)]
-    exact = [one for one in found if name in (str(one.index), one.name)]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if found:
+    matches = [op for op in operators if name in (str(op.index), op.name, op.function, *op.origins)]
+    exact = [operator for operator in matches if name in (str(operator.index), operator.name)]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
         raise UsageError(
-            f"{name!r} matches {plural.count(len(found), 'operator')}",
-            details=[f"{one.index}: {one.name}, {one.label}" for one in found],
+            f"{name!r} matches {plural.count(len(matches), 'operator')}",
+            details=[f"{operator.index}: {operator.name}, {operator.label}" for operator in matches],
         )
     names = [each for one in operators for each in (one.name, *one.origins)]
     raise UsageError(
@@ -155,7 +155,7 @@ def record(
     return b"".join(bytes.fromhex(data) for _, direction, data in sent if direction == ">"), fault
 
 
-def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment: Deployment = DEFAULT) -> DebugPlan:
+def plan(prepared: BuiltProject, sample: Sample, options: DebugOptions, deployment: Deployment = DEFAULT) -> DebugPlan:
     """Run an inference on a built project, and return a plan that stops the next one at an operator.
 
     Raises:
@@ -165,19 +165,19 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
     """
     described, project = prepared.manifest, prepared.manifest.in_project
     board, firmware = prepared.board, _firmware_of(prepared.folder, described)
-    wanted = find(described, asked.operator) if asked.operator else None
-    program = gdb_of(board.toolchain, asked.gdb)
+    operator = find(described, options.operator) if options.operator else None
+    program = gdb_of(board.toolchain, options.gdb)
     if project.options.get("channel") == "rtt" and not deployment.port:
         raise UsageError(
             "RTT and gdb can't share the emulator's gdb stub",
             hint="to debug, build without --option channel=rtt",
         )
-    on_board = bool(deployment.port or deployment.probe or asked.server) or (
+    on_board = bool(deployment.port or deployment.probe or options.server) or (
         project.transport == "serial" and board.emulator is None
     )
     by_uart = project.transport == "serial"
     if on_board:
-        address, serving = _server_of(prepared.folder, project, asked, deployment, needed=True)
+        address, serving = _server_of(prepared.folder, project, options, deployment, needed=True)
     else:
         address, serving = f"{_LOCALHOST}:{free_port()}", ()
         if board.emulator is not None:
@@ -194,9 +194,9 @@ def plan(prepared: BuiltProject, sample: Sample, asked: DebugOptions, deployment
         what = "gdb starts firmware on this computer with a recorded session, which its link key refuses"
         raise UsageError(what, hint="to debug, build without --link-key, or for an emulator")
     sent, fault = record(prepared.folder, sample, deployment, key)
-    stop = stop_at(described, wanted, fault)
+    stop = stop_at(described, operator, fault)
     remote = "" if project.transport == "process" and not on_board else address
-    argv = gdb_argv(program, firmware, stop, remote, asked)
+    argv = gdb_argv(program, firmware, stop, remote, options)
     drives = on_board or (is_channel and (by_uart or key is not None))
     return DebugPlan(stop, argv, serving, sent, drives=drives, is_channel=is_channel)
 
@@ -206,17 +206,17 @@ def _firmware_of(folder: Path, described: Manifest) -> Path:
 
 
 def _server_of(
-    folder: Path, on: Project, asked: DebugOptions, deployment: Deployment, *, needed: bool
+    folder: Path, on: Project, options: DebugOptions, deployment: Deployment, *, needed: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Return the address of a board's gdb server, and the command that starts it; empty if a server is running.
 
     `needed`: it will be started; otherwise neither its tool nor the board needs to be present.
     """
-    if ":" in asked.server:
-        return asked.server, ()
-    name = flashing.choose_gdb_server(on.board, asked.server, template=on.template)
-    runner, want = flashing.all_runners()[name], ports.selector(deployment.port, deployment.probe)
-    device = ports.require(on.board, want) if needed else ports.resolve(on.board, want)
+    if ":" in options.server:
+        return options.server, ()
+    name = flashing.choose_gdb_server(on.board, options.server, template=on.template)
+    runner, selector = flashing.all_runners()[name], ports.selector(deployment.port, deployment.probe)
+    device = ports.require(on.board, selector) if needed else ports.resolve(on.board, selector)
     probe, port = device.probe if device else deployment.probe, free_port()
     job = flashing.job_of(folder.absolute(), on, runner, kind=HOST_DRIVEN, probe=probe)
     serving = tuple(flashing.gdb_server(name, job, port))
@@ -262,30 +262,30 @@ def debug(
         return proc.interactive(argv, output=output)
 
 
-def stop_at(described: Manifest, wanted: Operator | None, fault: DeviceError | None) -> Stop:
+def stop_at(described: Manifest, operator: Operator | None, fault: DeviceError | None) -> Stop:
     """Return where gdb stops: at the requested operator, else at the one that faulted, else at the first."""
     operators = described.operators
-    at = wanted
+    at = operator
     if at is None and fault is not None:
-        at = next((one for one in operators if one.index == fault.operator), None)
+        at = next((candidate for candidate in operators if candidate.index == fault.operator), None)
     at = at or operators[0]
-    before = sum(1 for one in operators if one.function == at.function and one.index < at.index)
+    before = sum(1 for candidate in operators if candidate.function == at.function and candidate.index < at.index)
     return Stop(at, before, fault)
 
 
-def gdb_argv(program: str, firmware: Path, stop: Stop, remote: str, asked: DebugOptions) -> tuple[str, ...]:
+def gdb_argv(program: str, firmware: Path, stop: Stop, remote: str, options: DebugOptions) -> tuple[str, ...]:
     """Return the arguments for gdb to stop there; the fault handler is looked up in the built firmware."""
-    said = ["set pagination off", "set confirm off", *([f"target remote {remote}"] if remote else [])]
-    said.append(f"break {stop.operator.function}")
+    commands = ["set pagination off", "set confirm off", *([f"target remote {remote}"] if remote else [])]
+    commands.append(f"break {stop.operator.function}")
     if stop.before:
-        said.append(f"ignore 1 {stop.before}")
+        commands.append(f"ignore 1 {stop.before}")
     if firmware.is_file():
         with Symboliser(firmware) as symbols:
             if symbols.address(_FAULT_HANDLER) is not None:
-                said.append(f"break {_FAULT_HANDLER}")
-    said += ["continue" if remote else "run < {sent} > /dev/null", *asked.commands]
-    batch = ("-batch",) if asked.batch else ()
-    return (program, "-q", *batch, str(firmware), *(word for line in said for word in ("-ex", line)))
+                commands.append(f"break {_FAULT_HANDLER}")
+    commands += ["continue" if remote else "run < {sent} > /dev/null", *options.commands]
+    batch = ("-batch",) if options.batch else ()
+    return (program, "-q", *batch, str(firmware), *(word for line in commands for word in ("-ex", line)))
 
 
 def _beside(work: Callable[[], None]) -> None:
@@ -328,7 +328,7 @@ def is_cabled(job: Job) -> bool:
     return template.transport == "serial"
 
 
-def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
+def planned(job: Job, options: DebugOptions) -> tuple[DebugPlan, list[str]]:
     """Return what would be run on a board, and the commands before it; nothing is written or run, and no board is used.
 
     As it is not known whether an inference faults, gdb stops at the named operator, or at the first.
@@ -346,9 +346,9 @@ def planned(job: Job, asked: DebugOptions) -> tuple[DebugPlan, list[str]]:
         folder = deployment.folder or model.default_folder()
         before, described = build_plan(model, deployment.folder)
     on = described.in_project
-    wanted = find(described, asked.operator) if asked.operator else None
-    address, serving = _server_of(folder, on, asked, deployment, needed=False)
-    stop = stop_at(described, wanted, None)
-    program = gdb_of(on.board.toolchain, asked.gdb, needed=False)
-    gdb = gdb_argv(program, _firmware_of(folder, described), stop, address, asked)
+    operator = find(described, options.operator) if options.operator else None
+    address, serving = _server_of(folder, on, options, deployment, needed=False)
+    stop = stop_at(described, operator, None)
+    program = gdb_of(on.board.toolchain, options.gdb, needed=False)
+    gdb = gdb_argv(program, _firmware_of(folder, described), stop, address, options)
     return DebugPlan(stop, gdb, serving, drives=True), before

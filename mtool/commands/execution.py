@@ -62,11 +62,11 @@ def _load_cached(job: Job) -> tuple[CompiledModel, Path] | None:
         described = manifest.load(project)
         if described.project is None:
             return None
-        own = sorted((project / described.project.model).glob(f"{described.model}*"))
-        made = FileTree({file.name: file.read_bytes() for file in own if file.is_file()})
+        paths = sorted((project / described.project.model).glob(f"{described.model}*"))
+        files = FileTree({file.name: file.read_bytes() for file in paths if file.is_file()})
         filetree.log_left(project)
         tuning_results_of(target, options)  # for its note, which compiling would log
-        return CompiledModel(path, target, options, made, described.model_copy(update={"project": None})), project
+        return CompiledModel(path, target, options, files, described.model_copy(update={"project": None})), project
     except (MtoolError, OSError, UnicodeError) as stale:  # compiling again reports what is wrong
         log.debug("%s is out of date: %s", path.name, stale)
         return None
@@ -81,8 +81,8 @@ def _store_cached(model: CompiledModel, folder: Path) -> None:
 
 def _key(path: Path, board: Board, options: Options, folder: Path) -> str:
     """Return the hashes of a project's inputs and of its contents."""
-    made = cache_key(path, board, options, tuning_results_of(board, options, warns=False))
-    return f"{made} {filetree.digest_of(folder, skip=(BUILD_FOLDER,))}"
+    key = cache_key(path, board, options, tuning_results_of(board, options, warns=False))
+    return f"{key} {filetree.digest_of(folder, skip=(BUILD_FOLDER,))}"
 
 
 # Every tensor of an inference as a .npy file, named as in the model: `--dump DIR`.
@@ -134,11 +134,11 @@ def _files(device: Device, sample: Sample) -> dict[str, bytes]:
 
     def add(tensor: str, array: Array, **facts: object) -> None:
         shown = file_name(tensor).replace(":", "_")  # a colon has a special meaning on Windows
-        taken = {path.lower() for path in files}
+        lowercase = {path.lower() for path in files}
         path = next(
             path
             for path in (f"{shown}.npy", *(f"{shown}~{number}.npy" for number in range(2, len(files) + 3)))
-            if path.lower() not in taken
+            if path.lower() not in lowercase
         )
         data = io.BytesIO()
         np.save(data, array, allow_pickle=False)
@@ -148,8 +148,8 @@ def _files(device: Device, sample: Sample) -> dict[str, bytes]:
     for name, array in sample.items():
         add(name, np.asarray(array), kind="input")
     for name, facts, array, moves in _computed(device, sample):
-        plain, left = undone(array, moves)
-        add(name, plain, **facts, moves=[[what, list(numbers)] for what, numbers in left])
+        plain, remaining = undone(array, moves)
+        add(name, plain, **facts, moves=[[move, list(numbers)] for move, numbers in remaining])
     files[INDEX] = (json.dumps({"tensors": rows}, indent=1) + "\n").encode()
     return files
 
@@ -168,16 +168,16 @@ def _computed(device: Device, sample: Sample) -> list[_Computed]:
             "name": operator.whole or operator.name,
             "label": operator.label,
         }
-        one = (name, facts, array.copy(), source.moves if source else ())
-        parts.setdefault(operator.whole or f"{operator.index} {operand.value}", []).append(one)
-    found: list[_Computed] = []
+        entry = (name, facts, array.copy(), source.moves if source else ())
+        parts.setdefault(operator.whole or f"{operator.index} {operand.value}", []).append(entry)
+    result: list[_Computed] = []
     for pieces in parts.values():
         name, facts, array, moves = pieces[0]
         if len(pieces) > 1:
             array = np.concatenate([piece[2] for piece in pieces], axis=1)
             moves = moves[:-1] if moves and moves[-1][0] == "rows" else moves
-        found.append((name, facts, array, moves))
-    return found
+        result.append((name, facts, array, moves))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ def built_with_inputs(
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     path, board, options, deployment = job.path, job.board, job.options, job.deployment
-    known = loaded = key = None
+    cached = loaded = key = None
     model: CompiledModel | None = None
     if path.is_dir():
         if job.on is not None:
@@ -291,8 +291,8 @@ def built_with_inputs(
         target, tensors, name = described.board, chosen.inputs, "" if loaded else chosen.model
     else:
         job = replace(job, board=board or HOST)
-        known = None if deployment.models or job.on is not None else _load_cached(job)
-        model = known[0] if known else job.compile()
+        cached = None if deployment.models or job.on is not None else _load_cached(job)
+        model = cached[0] if cached else job.compile()
         target, tensors, name = model.board, model.manifest.inputs, model.manifest.model
     samples: Sequence[Sample]
     if inputs is None:
@@ -301,12 +301,12 @@ def built_with_inputs(
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
         if not samples:
             raise UsageError("inputs is empty", details=["expected at least one sample"])
-    if model is not None and known is None:
+    if model is not None and cached is None:
         prepared = job.build(model, kinds)
         if not deployment.models and job.on is None:
             _store_cached(model, prepared.folder)
     else:
-        prepared = deployment.build_folder(target, known[1] if known else path, kinds=kinds, model=name, link_key=key)
+        prepared = deployment.build_folder(target, cached[1] if cached else path, kinds=kinds, model=name, link_key=key)
     if loaded is not None:
         prepared = replace(prepared, manifest=loaded)
     return prepared, samples, model

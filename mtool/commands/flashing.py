@@ -219,12 +219,12 @@ def template_of(board: Board, options: Options) -> str:
 def find_device(board: Board, deployment: Deployment) -> Attached | None:
     """Return the selected device; None if only the flash tool can detect it."""
     selector = ports.selector(deployment.port, deployment.probe)
-    found = ports.attached()
-    device = ports.resolve(board, selector, found)
+    devices = ports.attached()
+    device = ports.resolve(board, selector, devices)
     if device is not None:
         log.info("found     %s   %s", board.description, device)
     elif board.usb and board.usb.ids and sys.platform == "linux":
-        return ports.require(board, selector, found)
+        return ports.require(board, selector, devices)
     return device
 
 
@@ -284,10 +284,10 @@ def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:
     else:
         judge(model, samples, expected, outputs, against=name, opened=lambda: contextlib.nullcontext(device)).check()
         compared, compared_with = f"equal to {name}", name
-    found = device.time(1, 1)
-    time = f"{found.median:,.0f} instructions" if found.unit == "instructions" else f"{found.median / 1e6:.3g} ms"
+    timing = device.time(1, 1)
+    time = f"{timing.median:,.0f} instructions" if timing.unit == "instructions" else f"{timing.median / 1e6:.3g} ms"
     log.info("  %-9s          %s", "smoke", f"1 inference, {time}, {compared}")
-    return SmokeRun(device.manifest.model, found.median, found.unit, compared_with)
+    return SmokeRun(device.manifest.model, timing.median, timing.unit, compared_with)
 
 
 def _hashes(described: Manifest) -> str:

@@ -222,7 +222,7 @@ def explained(refused: DeviceError, module: Module) -> MtoolError:
             hint="build the firmware with all of MT_BYTECODE_INT8, MT_BYTECODE_FLOAT32 and MT_BYTECODE_MAP",
         )
     if Status.MT_MISSING_IMPORT.name in str(refused):
-        names = [exports.BY_HASH[one].name if one in exports.BY_HASH else f"{one:#010x}" for one in module.imports]
+        names = [exports.BY_HASH[key].name if key in exports.BY_HASH else f"{key:#010x}" for key in module.imports]
         return DeviceError(
             f"{module.name} calls a function that the firmware does not have",
             details=[f"it calls {', '.join(names)}"],

@@ -126,11 +126,11 @@ def new_project(
     """
     target = boards.get(board)
     tested = boards.get(test_board) if test_board else test_board_for(target)
-    given = dict(options or {})
+    settings = dict(options or {})
     if kind == "mlperftiny":
-        given.setdefault("io", "external")  # an inference does not overwrite its input, so that it can be repeated
+        settings.setdefault("io", "external")  # an inference does not overwrite its input, so that it can be repeated
     edits = _check_folder(folder, edits)
-    chosen = project.choose(target, given.get("template", ""), {})[0]
+    chosen = project.choose(target, settings.get("template", ""), {})[0]
     if kind != "host-driven" and chosen.program == "none":
         raise UsageError(
             f"the template {chosen.name} does not build your own program",
@@ -139,9 +139,9 @@ def new_project(
         )
     is_app = kind in applications.APPLICATIONS
     if is_app or kind == "mlperftiny":
-        with with_front_end(model, parse(**given), needs_one=is_app) as whole:
-            return _begin(folder, whole, target, tested, kind, chosen, given, edits)
-    return _begin(folder, model, target, tested, kind, chosen, given, edits)
+        with with_front_end(model, parse(**settings), needs_one=is_app) as whole:
+            return _begin(folder, whole, target, tested, kind, chosen, settings, edits)
+    return _begin(folder, model, target, tested, kind, chosen, settings, edits)
 
 
 def _begin(
@@ -151,11 +151,11 @@ def _begin(
     tested: Board,
     kind: ProjectType,
     chosen: project.Template,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     edits: Edits,
 ) -> Begun:
     """Write the project of a model."""
-    compiled = compile(model, board=target, options=parse(**given))
+    compiled = compile(model, board=target, options=parse(**options))
     inputs, outputs = len(compiled.manifest.inputs), len(compiled.manifest.outputs)
     if kind == "mlperftiny" and (inputs, outputs) != (1, 1):
         raise UsageError(
@@ -163,10 +163,10 @@ def _begin(
             details=[f"this one has {inputs} and {outputs}"],
             hint="use --type standalone",
         )
-    values = _values(folder, kind, compiled, tested, chosen, given)
-    own = own_files(kind, compiled.manifest, target, chosen, values)
-    tree = own.merged(_model_files(model), _MODELS).merged(_board_files(target, tested), boards.FOLDER)
-    return _write(folder, tree, own, compiled, edits)
+    values = _values(folder, kind, compiled, tested, chosen, options)
+    user_files = own_files(kind, compiled.manifest, target, chosen, values)
+    tree = user_files.merged(_model_files(model), _MODELS).merged(_board_files(target, tested), boards.FOLDER)
+    return _write(folder, tree, user_files, compiled, edits)
 
 
 def update_project(*, edits: Edits = "stop") -> tuple[Path, bool]:
@@ -179,11 +179,11 @@ def update_project(*, edits: Edits = "stop") -> tuple[Path, bool]:
         UsageError: it is not in a project, or files in the generated folder were edited and `edits` is "stop".
         MtoolError: the model can't be compiled.
     """
-    own = require()
-    own.check_model()
-    target = own.folder_for(own.board)
-    options = own.options_for(own.board, keep=edits == "keep", force=edits == "force")
-    model = compile(own.model, board=own.board, options=options, folder=target)
+    project = require()
+    project.check_model()
+    target = project.folder_for(project.board)
+    options = project.options_for(project.board, keep=edits == "keep", force=edits == "force")
+    model = compile(project.model, board=project.board, options=options, folder=target)
     return target, filetree.write(model.render_project()[0], target, edits=edits)
 
 
@@ -191,7 +191,7 @@ def test_board_for(board: Board) -> Board:
     """Return the board for tests without an attached board: itself if it is emulated, else an emulated one like it."""
     if _runs_here(board):
         return board
-    alike = [one for one in boards.load_all().values() if one.cpu == board.cpu and _runs_here(one)]
+    alike = [other for other in boards.load_all().values() if other.cpu == board.cpu and _runs_here(other)]
     alike.sort(key=lambda one: {*one.features} != {*board.features})
     return alike[0] if alike else boards.get("host")
 
@@ -221,31 +221,31 @@ def _check_folder(folder: Path, edits: Edits) -> Edits:
     return chosen
 
 
-def _write(folder: Path, tree: FileTree, own: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:
+def _write(folder: Path, tree: FileTree, user_files: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:
     """Write the user's part and then mtool's; if that fails, nothing is left."""
     with filetree.written_once(tree, folder, edits=edits):
-        found = require(folder)
-        options = found.with_program(compiled.options, found.board, folder / GENERATED)
+        user_project = require(folder)
+        options = user_project.with_program(compiled.options, user_project.board, folder / GENERATED)
         filetree.write(replace(compiled, options=options).render_project()[0], folder / GENERATED)
     fit = fit_of(compiled, folder=folder / GENERATED)
     if not fit.fits:
         log.warning("%s does not fit %s", compiled.path.name, fit.board)
         for line in (*fit.lines(compiled.manifest), fit.hint(compiled.manifest)):
             log.warning("  %s", line)
-    return Begun(found, tuple(own), fit.fits)
+    return Begun(user_project, tuple(user_files), fit.fits)
 
 
 def _model_files(model: Path) -> FileTree:
     """Return a model's file and the files with its external data."""
-    found = {model.name: model.read_bytes()}
+    files = {model.name: model.read_bytes()}
     if not is_tflite(model):
         with contextlib.suppress(Exception):  # it was compiled: what onnx can't read is a .tflite file
             proto = onnx.load(str(model), load_external_data=False)
             for tensor in proto.graph.initializer:
                 location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-                if location and location not in found:
-                    found[location] = (model.parent / location).read_bytes()
-    return FileTree(found)
+                if location and location not in files:
+                    files[location] = (model.parent / location).read_bytes()
+    return FileTree(files)
 
 
 def _board_files(*used: Board) -> FileTree:
@@ -257,8 +257,8 @@ def _board_files(*used: Board) -> FileTree:
 def _roots(folder: Path) -> dict[str, list[str]]:
     """Return the folders of Zephyr's boards, chips and bindings in this mtool.toml, relative to a project."""
     config = configuration.load()
-    found = {key: getattr(config, key) for key in configuration.ROOTS}
-    return {key: [_relative(path, folder) for path in paths] for key, paths in found.items() if paths}
+    paths_by_key = {key: getattr(config, key) for key in configuration.ROOTS}
+    return {key: [_relative(path, folder) for path in paths] for key, paths in paths_by_key.items() if paths}
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -277,9 +277,9 @@ def _values(
     board, manifest, built = model.board, model.manifest, model.render_project()[1].project
     assert built is not None
     builds_here = template.builder in ("host", "cmake", "west", "zig") or board.port.get("core") == "avr"
-    wanted = {*_tools(tested, next(iter(tested.templates), ""))}
-    wanted |= {*_tools(board, template.name)} if builds_here else set()
-    packages, extras = _installation(wanted)
+    tools = {*_tools(tested, next(iter(tested.templates), ""))}
+    tools |= {*_tools(board, template.name)} if builds_here else set()
+    packages, extras = _installation(tools)
     needs_west = template.builder == "west"
     is_sound = len(manifest.inputs) == 1 and manifest.inputs[0].dtype == "int16" and bool(manifest.states)
     classes = manifest.outputs[0].bytes if manifest.outputs else 0
@@ -333,14 +333,14 @@ def _tools(board: Board, template: str) -> Iterable[str]:
     emulator = [board.emulator.program] if board.emulator else []
     needs = BUILDERS[builder].needs if builder else ()
     extra = {"arduino": ("cmake",), "west": ("west",)}.get(builder, ())
-    return (name for name in (board.toolchain, *emulator, *needs, *extra) if name in toolchains.known())
+    return (name for name in (board.toolchain, *emulator, *needs, *extra) if name in toolchains.load_all())
 
 
 def _installation(tools: Iterable[str]) -> tuple[list[str], set[str]]:
     """Return the Debian packages and mtool extras that install tools, from the suggested commands."""
     packages, extras = set(), set()
     for name in tools:
-        line = toolchains.known()[name].install
+        line = toolchains.load_all()[name].install
         for listed in re.findall(r"apt-get install ([\w.+ -]+)", line):
             packages.update(listed.split())
         extras.update(re.findall(r"\[([\w-]+)\]", line))
@@ -353,6 +353,6 @@ def _stored(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     def placed(value: Any) -> Any:
         if isinstance(value, str) and Path(value).exists() and ("/" in value or "." in value):
             return _relative(Path(value), folder)
-        return [placed(one) for one in value] if isinstance(value, list | tuple) else value
+        return [placed(item) for item in value] if isinstance(value, list | tuple) else value
 
     return {name: placed(value) for name, value in options.items()}

@@ -51,9 +51,9 @@ def partition(
     if not chosen.backends:
         raise UsageError("no backend is given", hint="give one, for instance: --backend json")
     target, source = boards.get(board), Path(path)
-    found, claims = division(source, target, chosen)
+    divided, claims = division(source, target, chosen)
     made: dict[str, bytes] = {}
-    for backend, region in found.regions:
+    for backend, region in divided.regions:
         try:
             files = backend.files(region)
             tree = FileTree(files)
@@ -69,5 +69,5 @@ def partition(
         folder = default.with_name(f"{default.name}-regions")
     tree = FileTree(made)
     filetree.write(tree, folder, edits=chosen.edits)
-    regions = tuple((backend.name, region) for backend, region in found.regions)
+    regions = tuple((backend.name, region) for backend, region in divided.regions)
     return PartitionResult(folder, regions, claims, tree)

@@ -115,8 +115,8 @@ class ProjectApi:
     def _check(self, folder: Path) -> manifest.Project:
         described = manifest.load(folder).project
         if described is None or described.template != self._template.name:
-            found = "a compiled model" if described is None else f"a project of the template {described.template}"
+            kind = "a compiled model" if described is None else f"a project of the template {described.template}"
             raise UsageError(
-                f"{folder} is not a project of the template {self._template.name}", details=[f"it is {found}"]
+                f"{folder} is not a project of the template {self._template.name}", details=[f"it is {kind}"]
             )
         return described

@@ -87,22 +87,22 @@ class Replayed:
     @property
     def hops(self) -> int:
         """The number of hops in all recordings."""
-        return sum(len(one.scores) for one in self.heard)
+        return sum(len(recording.scores) for recording in self.heard)
 
     @property
     def missed(self) -> int:
         """The number of hops that were not processed before the next one was complete."""
-        return sum(busy > self.hop_ms for one in self.heard for busy in one.busy_ms)
+        return sum(busy > self.hop_ms for recording in self.heard for busy in recording.busy_ms)
 
     @property
     def worst_ms(self) -> float:
         """The longest processing of a hop."""
-        return max(busy for one in self.heard for busy in one.busy_ms)
+        return max(busy for recording in self.heard for busy in recording.busy_ms)
 
     @property
     def duty(self) -> float:
         """The share of the time that is spent on processing."""
-        return sum(busy for one in self.heard for busy in one.busy_ms) / (self.hops * self.hop_ms)
+        return sum(busy for recording in self.heard for busy in recording.busy_ms) / (self.hops * self.hop_ms)
 
     def figures(self) -> dict[str, float]:
         """Return the figures that can have limits, by their names in limits.toml."""
@@ -119,15 +119,15 @@ class Replayed:
             MismatchError: they are not.
         """
         wrong = []
-        for found, expected in zip(self.heard, self.host, strict=False):
-            if found.detections != expected.detections:
-                wrong += [found.clip.path.name, f"  expected  {shown(expected)}", f"  found     {shown(found)}"]
-            elif found.scores != expected.scores:
+        for heard, expected in zip(self.heard, self.host, strict=False):
+            if heard.detections != expected.detections:
+                wrong += [heard.clip.path.name, f"  expected  {shown(expected)}", f"  found     {shown(heard)}"]
+            elif heard.scores != expected.scores:
                 number = next(
-                    n for n, pair in enumerate(zip(found.scores, expected.scores, strict=True)) if len({*pair}) > 1
+                    n for n, pair in enumerate(zip(heard.scores, expected.scores, strict=True)) if len({*pair}) > 1
                 )
                 wrong.append(
-                    f"{found.clip.path.name}: the score after hop {number} is {found.scores[number]}, "
+                    f"{heard.clip.path.name}: the score after hop {number} is {heard.scores[number]}, "
                     f"expected {expected.scores[number]}"
                 )
         if wrong:
@@ -153,26 +153,26 @@ class Replayed:
         Raises:
             MismatchError: one is missing, or there is one without a label.
         """
-        wrong = [line for one in self.heard if one.clip.labels is not None for line in _unlike(one)]
+        wrong = [line for recording in self.heard if recording.clip.labels is not None for line in _unlike(recording)]
         if wrong:
             raise MismatchError(f"detections on {self.board} differ from the labels", details=wrong)
 
 
 def shown(heard: Heard) -> str:
     """Return detections as text."""
-    return ", ".join(f"{one.keyword} at {one.at_s:.2f} s" for one in heard.detections) or "nothing"
+    return ", ".join(f"{detection.keyword} at {detection.at_s:.2f} s" for detection in heard.detections) or "nothing"
 
 
 def _unlike(heard: Heard) -> Iterator[str]:
     """Yield a line for each label without a detection, and for each detection without a label."""
-    left = list(heard.detections)
+    unmatched = list(heard.detections)
     for start, end, keyword in heard.clip.labels or ():
-        found = [one for one in left if one.keyword == keyword and start <= one.at_s <= end + _AFTER_S]
-        left = [one for one in left if one not in found]
-        if not found:
+        hits = [hit for hit in unmatched if hit.keyword == keyword and start <= hit.at_s <= end + _AFTER_S]
+        unmatched = [hit for hit in unmatched if hit not in hits]
+        if not hits:
             yield f"{heard.clip.path.name}: {keyword} at {start:.2f} s is not detected; detected: {shown(heard)}"
-    for one in left:
-        yield f"{heard.clip.path.name}: {one.keyword} is detected at {one.at_s:.2f} s, where there is no label"
+    for hit in unmatched:
+        yield f"{heard.clip.path.name}: {hit.keyword} is detected at {hit.at_s:.2f} s, where there is no label"
 
 
 def replay(
@@ -272,12 +272,12 @@ class Program:
         self.begin()
         data = clip.samples.astype("<i2").tobytes()
         data += bytes(-len(data) % hop_bytes)
-        found = []
+        results = []
         for start in range(0, len(data), hop_bytes):
             self._transport.write(b"h" + data[start : start + hop_bytes], timeout_s=_ANSWER_S)
             nanoseconds, detected, score = self._answer("mt-hop", 3, _ANSWER_S)
-            found.append((nanoseconds, detected, score))
-        return found
+            results.append((nanoseconds, detected, score))
+        return results
 
     def record(self, hop_bytes: int, seconds: float, rate: int) -> tuple[bytes, int]:
         """Take the sensor's samples; return them, and the number of hops that were lost."""
@@ -299,7 +299,7 @@ class Program:
                 line, _, self._rest = self._rest.partition(b"\n")
                 words = line.decode("ascii", "backslashreplace").split()
                 if words[:1] == [word] and len(words) == count + 1:
-                    return [int(one) for one in words[1:]]
+                    return [int(word) for word in words[1:]]
                 if words[:4] == ["the", "model", "failed", "with"]:
                     raise DeviceError(" ".join(words))
             self._read(deadline, f"{word} within {timeout_s:.3g} s")
@@ -308,18 +308,18 @@ class Program:
         deadline = time.monotonic() + _BEGIN_S
         while len(self._rest) < count:
             self._read(deadline, f"{count} bytes")
-        found, self._rest = self._rest[:count], self._rest[count:]
-        return found
+        data, self._rest = self._rest[:count], self._rest[count:]
+        return data
 
     def _read(self, deadline: float, awaited: str) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        rest_s = deadline - time.monotonic()
+        if rest_s <= 0:
             raise NoAnswerError(
                 f"{self._transport.name} has not sent {awaited}",
                 details=[f"it sent: {self._rest[-80:]!r}"] if self._rest else [],
                 hint="check that its program is the application's: src/main.c with mt_hops_next and mt_hops_done",
             )
-        self._rest += self._transport.read(timeout_s=min(left, _LOOK_S))
+        self._rest += self._transport.read(timeout_s=min(rest_s, _LOOK_S))
 
 
 @contextlib.contextmanager
@@ -349,16 +349,16 @@ def read_clips(paths: Sequence[Path], settings: Settings, *, is_fixed: bool = Fa
         UsageError: there is none, or one can't be read or has another format.
     """
     listed = (sorted(path.iterdir()) if path.is_dir() else [path] for path in paths)
-    found = [
-        one
-        for path, each in zip(paths, listed, strict=True)
-        for one in each
-        if one == path or one.suffix.lower() == ".wav"
+    recordings = [
+        file
+        for path, files in zip(paths, listed, strict=True)
+        for file in files
+        if file == path or file.suffix.lower() == ".wav"
     ]
-    if not found:
+    if not recordings:
         raise UsageError("there are no recordings", details=[f"no .wav in {path}" for path in paths])
     clips = []
-    for path in {one.resolve(): one for one in found}.values():
+    for path in {path.resolve(): path for path in recordings}.values():
         samples = samples_of(path, settings.rate, is_fixed=is_fixed)
         clips.append(Clip(path, samples, _labels(path, settings, len(samples) / settings.rate)))
     return clips
@@ -379,7 +379,7 @@ def samples_of(path: Path, rate: int, *, is_fixed: bool = False) -> Array:
         if content[kind : kind + 2] == _EXTENSIBLE and content[kind + 24 : kind + 40] == _PCM:
             content = content[:kind] + b"\1\0" + content[kind + 2 :]
         with wave.open(io.BytesIO(content)) as file:
-            channels, width, found = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            channels, width, hz = file.getnchannels(), file.getsampwidth(), file.getframerate()
             promised = file.getnframes()
             data = file.readframes(promised)
     except OSError as failed:
@@ -387,10 +387,10 @@ def samples_of(path: Path, rate: int, *, is_fixed: bool = False) -> Array:
     except (wave.Error, EOFError) as wrong:
         why = str(wrong) or "it ends inside its header"
         raise UsageError(f"{path} is not a recording", details=[why], hint="expected: .wav with 16-bit PCM") from None
-    if (width, found) != (2, rate):
+    if (width, hz) != (2, rate):
         raise UsageError(
             f"{path} has another format",
-            details=[f"expected  16 bits a sample, {rate} Hz", f"found     {8 * width} bits a sample, {found} Hz"],
+            details=[f"expected  16 bits a sample, {rate} Hz", f"found     {8 * width} bits a sample, {hz} Hz"],
             hint=f"convert it: sox {path.name} -b 16 -r {rate} out.wav"
             + ("" if is_fixed or width != 2 else "; or set rate in [app] of mtool.toml"),
         )
@@ -425,8 +425,8 @@ def _labels(path: Path, settings: Settings, seconds: float) -> tuple[tuple[float
                 f"{file}:{number} is not a label", details=["expected: start, end, keyword, separated by tabs"]
             ) from None
         if keyword not in settings.keywords:
-            known = f"it has: {', '.join(settings.keywords)}"
-            raise UsageError(f"{file}:{number}: {keyword!r} is not in [app.keywords] of mtool.toml", details=[known])
+            details = [f"it has: {', '.join(settings.keywords)}"]
+            raise UsageError(f"{file}:{number}: {keyword!r} is not in [app.keywords] of mtool.toml", details=details)
         if not 0 <= start <= end <= seconds + _ROUNDING_S:
             details = [f"the recording has {seconds:.3f} s"]
             raise UsageError(f"{file}:{number}: {words[0]} to {words[1]} s is not a part of it", details=details)

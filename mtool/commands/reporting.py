@@ -132,7 +132,7 @@ class ModelReport:
                 "pools": [pool.model_dump() for pool in self.manifest.constant_pools],
             },
             "layers": None if self.layers is None else self.layers.as_json(),
-            "accuracy": [one.as_json() for one in self.accuracy],
+            "accuracy": [figures.as_json() for figures in self.accuracy],
             "front": [row.model_dump() for row in self.recipe.front] if self.recipe else [],
             "fits": [fit.as_json() for fit in self.fits],
         }
@@ -193,8 +193,8 @@ def report(
     labelled = None if data is None else Labelled(Path(data), None if labels is None else Path(labels))
     job = Job.of(path, board, options, deployment, samples=samples, seed=seed)
     model = job.compile()
-    compared = [model, *(one for one in deployment.models if one is not model)]
-    read = [(one, labelled.read(one.manifest)) for one in compared] if labelled is not None else []
+    compared = [model, *(other for other in deployment.models if other is not model)]
+    read = [(model, labelled.read(model.manifest)) for model in compared] if labelled is not None else []
     prepared = job.build(model, kinds_to_measure(model))
     manifest = prepared.manifest
     layers, missing = None, ""
@@ -206,7 +206,7 @@ def report(
             layers = compare_layers(device, model, job.inputs(manifest))
         except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
-    accuracy = [run(one, deployment.build(one), data, Scoring(), deployment) for one, data in read]
+    accuracy = [run(model, deployment.build(model), data, Scoring(), deployment) for model, data in read]
     size = measure(prepared.built.firmware[cost.firmware], manifest)
     users: dict[str, list[int]] = {}
     for operator in manifest.operators:
@@ -242,8 +242,8 @@ def _memories(size: Size, cost: Cost, manifest: Manifest, code_bytes: int) -> tu
     def split(part: Part) -> list[Part]:
         if part.what != "code":
             return [part]
-        own = min(code_bytes, part.bytes)
-        return [Part("the model's code", own), Part("other code", part.bytes - own)]
+        model_bytes = min(code_bytes, part.bytes)
+        return [Part("the model's code", model_bytes), Part("other code", part.bytes - model_bytes)]
 
     each = ((need, tuple(one for part in need.parts for one in split(part) if one.bytes)) for need in needs)
     return tuple(replace(need, parts=parts) for need, parts in each if parts)
@@ -272,7 +272,7 @@ def ticks(most: float, factors: Sequence[float] = (2, 2.5, 2)) -> list[int]:
 def memory_map(manifest: Manifest) -> tuple[Block, ...]:
     """Return the contents of the arena over time, from the operators' operands."""
     end = len(manifest.operators)
-    kept = {manifest.flat(state.pool, state.arena_offset) for state in manifest.states}
+    state_places = {manifest.flat(state.pool, state.arena_offset) for state in manifest.states}
     blocks: list[Block] = []
     owner = np.full(manifest.arena_bytes, -1)  # for each byte the block that was last written there
 
@@ -299,7 +299,7 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
             blocks.append(Block(f"scratch of {operator.name}", "scratch", *scratch))
         for operand in operator.writes:
             at = manifest.flat(operand.index, operand.offset) if operand.memory == "arena" else -1
-            if at >= 0 and at not in kept:
+            if at >= 0 and at not in state_places:
                 label = f"{operator.name}: {operand.dtype}[{','.join(map(str, operand.shape))}]"
                 begin(Block(label, "between", at, operand.bytes, operator.index, operator.index))
     for tensor in manifest.outputs:

@@ -103,9 +103,9 @@ class UserProject:
         """
         if not self.has_program or (self.type == "standalone" and board != self.board):
             return options
-        own, other = boards.get(self.board), boards.get(board)
+        project_board, other = boards.get(self.board), boards.get(board)
         named = self.options.get("template", "")
-        language = project.choose(own, named, {})[0].program
+        language = project.choose(project_board, named, {})[0].program
         chosen = project.choose(other, options.template, {})[0]
         if chosen.program != language and (self.settings is None or chosen.program != "c"):
             return options
@@ -170,11 +170,11 @@ def find(folder: Path | None = None) -> UserProject | None:
         if read.file is not None and read.options:
             raise UsageError(f"{read.file} has [options] but no [project]", hint="add it, with the model and the board")
         return None
-    said = _texts(read.file, read.project)
+    texts = _texts(read.file, read.project)
     for key in ("model", "board"):
-        if not said.get(key):
+        if not texts.get(key):
             raise UsageError(f"{read.file}: [project] lacks {key}", hint=f'add: {key} = ".."')
-    kind = said.get("type", "standalone")
+    kind = texts.get("type", "standalone")
     if kind not in get_args(ProjectType):
         details = [f"expected one of {', '.join(get_args(ProjectType))}"]
         raise UsageError(f"{read.file}: type can't be {kind!r}", details=details)
@@ -186,9 +186,9 @@ def find(folder: Path | None = None) -> UserProject | None:
     root = read.file.parent
     return UserProject(
         folder=root,
-        model=root / said["model"],
-        board=said["board"],
-        test_board=said.get("test_board", "") or said["board"],
+        model=root / texts["model"],
+        board=texts["board"],
+        test_board=texts.get("test_board", "") or texts["board"],
         type=TypeAdapter(ProjectType).validate_python(kind),
         options={
             key: _placed(root, key, value) for key, value in checked_options(read.options, str(read.file)).items()
@@ -203,40 +203,40 @@ def require(folder: Path | None = None) -> UserProject:
     Raises:
         UsageError: it is not in a project, or as `find`.
     """
-    found = find(folder)
-    if found is None:
+    project = find(folder)
+    if project is None:
         where = folder or Path.cwd()
         raise UsageError(
             f"{where} is not in a project of yours",
             details=[f"no {FILE_NAME} with [project] there or in a folder above"],
             hint="make one with: mtool new FOLDER --model MODEL --board BOARD",
         )
-    return found
+    return project
 
 
-def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def checked_options(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return options of `mtool build` by their names in Python, each with its type in Python.
 
     Raises:
         UsageError: an option is unknown, or has a value of the wrong type.
     """
-    known = {name: one.kind for name, one in OPTIONS.items() if name not in (*OF_DEPLOYMENT, "force", "keep")}
-    found = {}
-    for key, value in given.items():
+    kinds = {name: option.kind for name, option in OPTIONS.items() if name not in (*OF_DEPLOYMENT, "force", "keep")}
+    result = {}
+    for key, value in options.items():
         name = _ALIASES.get(key, key.replace("-", "_"))
-        if name not in known:
+        if name not in kinds:
             raise UsageError(
                 f"{where}: unknown key {key!r} in [options]",
                 details=["expected: an option of mtool build, by its name"],
-                hint=spelling.did_you_mean(name, known, otherwise="see: mtool build --help"),
+                hint=spelling.did_you_mean(name, kinds, otherwise="see: mtool build --help"),
             )
-        one = [value] if isinstance(value, str) and known[name] == list[str] | None else value
+        converted = [value] if isinstance(value, str) and kinds[name] == list[str] | None else value
         try:
-            found[name] = TypeAdapter(known[name]).validate_python(one, strict=known[name] != Path | None)
+            result[name] = TypeAdapter(kinds[name]).validate_python(converted, strict=kinds[name] != Path | None)
         except ValidationError as wrong:
             details = [f"{key}: {line}" for line in records.lines(wrong, most=1)]
             raise UsageError(f"{where}: [options] is not valid", details=details) from None
-    return found
+    return result
 
 
 def _texts(file: Path, table: Mapping[str, Any]) -> dict[str, str]:
@@ -257,13 +257,13 @@ def _placed(root: Path, key: str, value: Any) -> Any:
     if key == "template" and value not in project.names():
         return str(root / value)
     if key == "tuned":
-        return [str(root / one) for one in value]
+        return [str(root / item) for item in value]
     if key == "backend":
-        return [str(root / one) if (root / one.partition(":")[0]).is_file() else one for one in value]
+        return [str(root / item) if (root / item.partition(":")[0]).is_file() else item for item in value]
     if isinstance(value, Path):
         return root / value
     if key in ("const", "state"):
-        return [_placed_array(root, one) for one in value]
+        return [_placed_array(root, item) for item in value]
     return value
 
 

@@ -505,9 +505,9 @@ class Manifest(Strict):
     @property
     def hot_functions(self) -> tuple[str, ...]:
         """The functions whose code lies in RAM."""
-        built = {one.function: one.schedule for one in self.operators}
-        for one in self.operators:
-            built |= one.calls
+        built = {operator.function: operator.schedule for operator in self.operators}
+        for operator in self.operators:
+            built |= operator.calls
         return tuple(name for name, schedule in built.items() if is_set(schedule, CODE_IN_RAM))
 
     @property
@@ -528,12 +528,12 @@ class Manifest(Strict):
     @property
     def stream_input(self) -> int | None:
         """The number of the input that the model takes by rows; None: it takes none so."""
-        return next((number for number, one in enumerate(self.inputs) if one.stream is not None), None)
+        return next((number for number, tensor in enumerate(self.inputs) if tensor.stream is not None), None)
 
     @property
     def firmware_name(self) -> str:
         """The C name of the firmware: the model's, or one made from the names of all models."""
-        return firmware_name([one.model for one in self.firmware]) if self.firmware else self.model
+        return firmware_name([model.model for model in self.firmware]) if self.firmware else self.model
 
     @property
     def sizes(self) -> tuple[Tensor, ...]:
@@ -559,7 +559,7 @@ class Firmware(Strict):
     def manifests(self) -> tuple[Manifest, ...]:
         """Return the models, each with the project and the other models."""
         several = self.models if len(self.models) > 1 else ()
-        return tuple(one.model_copy(update={"project": self.project, "firmware": several}) for one in self.models)
+        return tuple(model.model_copy(update={"project": self.project, "firmware": several}) for model in self.models)
 
 
 def to_json(models: Sequence[Manifest], project: Project | None) -> bytes:
@@ -569,7 +569,7 @@ def to_json(models: Sequence[Manifest], project: Project | None) -> bytes:
 
 def total_constant_bytes(models: Sequence[Manifest]) -> int:
     """Return the total bytes of constants of a firmware's models; shared ones count once."""
-    return sum(one.constant_bytes - one.shared_constant_bytes for one in models)
+    return sum(model.constant_bytes - model.shared_constant_bytes for model in models)
 
 
 def total_arena_bytes(models: Sequence[Manifest]) -> int:
@@ -579,29 +579,29 @@ def total_arena_bytes(models: Sequence[Manifest]) -> int:
 
 def arenas_of(models: Sequence[Manifest]) -> dict[str, int]:
     """Return the bytes of each arena of a firmware's models, or of each pool, by its C name."""
-    found: dict[str, int] = {}
-    for one in models:
-        name = one.symbols.get("arena", one.model)
-        own = {pool.symbol: pool.bytes for pool in one.pools if pool.bytes}
-        for symbol, count in own.items() if one.pools else [(name, one.arena_bytes)] * bool(one.arena_bytes):
-            found[symbol] = max(found.get(symbol, 0), count)
-    return found
+    arenas: dict[str, int] = {}
+    for model in models:
+        name = model.symbols.get("arena", model.model)
+        pools = {pool.symbol: pool.bytes for pool in model.pools if pool.bytes}
+        for symbol, count in pools.items() if model.pools else [(name, model.arena_bytes)] * bool(model.arena_bytes):
+            arenas[symbol] = max(arenas.get(symbol, 0), count)
+    return arenas
 
 
 def bytes_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
     """Return the bytes of pools in the board's memories other than the arena's, by the memory's name."""
-    found: Counter[str] = Counter()
-    for pool in (pool for one in models for pool in one.pools if pool.memory):
-        found[pool.memory] += pool.bytes
-    return found
+    counts: Counter[str] = Counter()
+    for pool in (pool for model in models for pool in model.pools if pool.memory):
+        counts[pool.memory] += pool.bytes
+    return counts
 
 
 def constants_in_memories(models: Sequence[Manifest]) -> dict[str, int]:
     """Return the bytes of constants in separate pools, by the pool's name."""
-    found: Counter[str] = Counter()
-    for pool in (pool for one in models for pool in one.constant_pools):
-        found[pool.name] += sum(pool.constants.values())
-    return found
+    counts: Counter[str] = Counter()
+    for pool in (pool for model in models for pool in model.constant_pools):
+        counts[pool.name] += sum(pool.constants.values())
+    return counts
 
 
 # Find and read the `mtool.json` of a project folder.
@@ -666,13 +666,13 @@ def load(folder: Path, model: str = "") -> Manifest:
         if not path.is_file():  # missing, or a pipe, from which a read would block
             hint = own_hint(folder) or "create one with: mtool build"
             raise UsageError(f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint=hint)
-        found = Firmware.model_validate_json(path.read_bytes()).manifests()
+        models = Firmware.model_validate_json(path.read_bytes()).manifests()
     except ValidationError as invalid:
         details = records.lines(invalid, 5)
         raise UsageError(f"{path} is not a manifest of schema 2", details=details, hint="build it again") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
-    return named(found, model) if model else found[0]
+    return named(models, model) if model else models[0]
 
 
 def named(models: Sequence[Manifest], name: str) -> Manifest:
@@ -681,8 +681,8 @@ def named(models: Sequence[Manifest], name: str) -> Manifest:
     Raises:
         UsageError: there is none; the message lists the models.
     """
-    for one in models:
-        if one.model == name:
-            return one
-    there = ", ".join(one.model for one in models)
+    for model in models:
+        if model.model == name:
+            return model
+    there = ", ".join(model.model for model in models)
     raise UsageError(f"the firmware has no model {name!r}", details=[f"available: {there}"])

@@ -48,23 +48,23 @@ class Run:
 def runs(old: bytes, new: bytes) -> list[Run]:
     """Return the cheapest runs, in order; together they are all of the new bytes."""
     before, after = np.frombuffer(old, np.uint8), np.frombuffer(new, np.uint8)
-    found = _equal_windows(before, after)
-    found += [shift for shift in _correlated(before, after, found) if shift not in found]
-    return list(_cheapest(before, after, found))
+    shifts = _equal_windows(before, after)
+    shifts += [shift for shift in _correlated(before, after, shifts) if shift not in shifts]
+    return list(_cheapest(before, after, shifts))
 
 
 def _equal_windows(old: NDArray[np.uint8], new: NDArray[np.uint8]) -> list[int]:
     """Return the shifts of most windows that occur once in the old bytes and in the new ones, and 0."""
     shifts = [0, len(old) - len(new)]
     if min(len(old), len(new)) >= _WINDOW:
-        known, at, count = np.unique(_windows(old), return_index=True, return_counts=True)
-        known, at = known[count == 1], at[count == 1]
-        asked = _windows(new)
-        if len(known):
-            place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-            hits = np.flatnonzero(known[place] == asked)
+        unique, at, count = np.unique(_windows(old), return_index=True, return_counts=True)
+        unique, at = unique[count == 1], at[count == 1]
+        windows = _windows(new)
+        if len(unique):
+            place = np.minimum(np.searchsorted(unique, windows), len(unique) - 1)
+            hits = np.flatnonzero(unique[place] == windows)
             votes, count = np.unique(at[place[hits]] - hits, return_counts=True)
-            shifts += [int(one) for one in votes[np.argsort(-count, kind="stable")[:_MOST_SHIFTS]]]
+            shifts += [int(shift) for shift in votes[np.argsort(-count, kind="stable")[:_MOST_SHIFTS]]]
     return list(dict.fromkeys(shifts))
 
 
@@ -244,9 +244,9 @@ def delta_by_parts(old: bytes, new: bytes, cuts: Sequence[int]) -> tuple[bytes, 
         )
     header = MAGIC + struct.pack("<III", len(old), len(new), zlib.crc32(old))
     at: dict[int, int] = dict.fromkeys(cuts, 0)
-    made = header + _stream(old, new, runs(old, new), at) if new else header
-    ends = [*(len(header) + at[cut] for cut in cuts), len(made)]
-    return made, tuple(end - begin for begin, end in pairwise([0, *ends]))
+    delta = header + _stream(old, new, runs(old, new), at) if new else header
+    ends = [*(len(header) + at[cut] for cut in cuts), len(delta)]
+    return delta, tuple(end - begin for begin, end in pairwise([0, *ends]))
 
 
 def _stream(old: bytes, new: bytes, chosen: list[Run], at: dict[int, int]) -> bytes:

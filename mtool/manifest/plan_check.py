@@ -34,15 +34,15 @@ class _Memory:
         self.held: list[_Held] = []
 
     def between(self, begin: int, end: int) -> list[_Held]:
-        return [one for one in self.held if one.begin < end and one.end > begin]
+        return [value for value in self.held if value.begin < end and value.end > begin]
 
     def write(self, begin: int, end: int, tensor: str) -> None:
-        left = []
-        for one in self.held:
-            left += [one] if one.end <= begin or one.begin >= end else []
-            left += [one._replace(end=begin)] if one.begin < begin < one.end else []
-            left += [one._replace(begin=end)] if one.begin < end < one.end else []
-        self.held = [*left, _Held(begin, end, tensor, begin)]
+        remaining = []
+        for value in self.held:
+            remaining += [value] if value.end <= begin or value.begin >= end else []
+            remaining += [value._replace(end=begin)] if value.begin < begin < value.end else []
+            remaining += [value._replace(begin=end)] if value.begin < end < value.end else []
+        self.held = [*remaining, _Held(begin, end, tensor, begin)]
 
 
 def check_plans(models: Sequence[Manifest]) -> None:
@@ -53,9 +53,9 @@ def check_plans(models: Sequence[Manifest]) -> None:
             was read for the last time; or an operator writes over an operand that it still reads.
     """
     for number, model in enumerate(models):
-        sharing = [one for one in models if one is not model and one.symbols["arena"] == model.symbols["arena"]]
-        own = [] if model.caller_has_arena or model.pools else sharing
-        faults = [*_Check(model, own, [one for one in own if one in models[:number]]).faults()]
+        sharing = [other for other in models if other is not model and other.symbols["arena"] == model.symbols["arena"]]
+        others = [] if model.caller_has_arena or model.pools else sharing
+        faults = [*_Check(model, others, [other for other in others if other in models[:number]]).faults()]
         if faults:
             more = [f"and {len(faults) - 5} more"] if len(faults) > 5 else []
             raise MtoolError(
@@ -72,17 +72,17 @@ class _Check:
         self.model, self.urgent = model, urgent
         sizes = [pool.bytes - pool.constant_bytes for pool in model.pools] or [model.arena_bytes]
         self.memories: dict[_Place, _Memory] = {("arena", n): _Memory(size) for n, size in enumerate(sizes)}
-        self.memories |= {("inputs", n): _Memory(one.bytes) for n, one in enumerate(model.inputs)}
-        self.memories |= {("outputs", n): _Memory(one.bytes) for n, one in enumerate(model.outputs)}
-        kept = [(one.model, state) for one in sharing for state in one.states]
-        self.kept = [(s.arena_offset, s.arena_offset + s.bytes, f"{name}'s state {s.input}") for name, s in kept]
+        self.memories |= {("inputs", n): _Memory(tensor.bytes) for n, tensor in enumerate(model.inputs)}
+        self.memories |= {("outputs", n): _Memory(tensor.bytes) for n, tensor in enumerate(model.outputs)}
+        states = [(other.model, state) for other in sharing for state in other.states]
+        self.kept = [(s.arena_offset, s.arena_offset + s.bytes, f"{name}'s state {s.input}") for name, s in states]
 
     def faults(self) -> Iterator[str]:
         """Yield each fault, in the order of the operators."""
         model = self.model
-        for number, one in enumerate(model.inputs):
-            place = ("inputs", number) if one.arena_offset is None else ("arena", one.pool)
-            yield from self._write(f"input {one.name}", place, one.arena_offset or 0, one.bytes, one.name)
+        for number, tensor in enumerate(model.inputs):
+            place = ("inputs", number) if tensor.arena_offset is None else ("arena", tensor.pool)
+            yield from self._write(f"input {tensor.name}", place, tensor.arena_offset or 0, tensor.bytes, tensor.name)
         for state in model.states:
             yield from self._write(
                 f"state {state.input}", ("arena", state.pool), state.arena_offset, state.bytes, state.value
@@ -91,10 +91,10 @@ class _Check:
             if operator.index in model.pauses:
                 self._run_urgent()
             yield from self._operator(operator)
-        for number, one in enumerate(model.outputs):
-            place = ("outputs", number) if one.arena_offset is None else ("arena", one.pool)
-            parts = one.parts or (one.name,)
-            yield from self._read(f"output {one.name}", place, one.arena_offset or 0, one.bytes, parts)
+        for number, tensor in enumerate(model.outputs):
+            place = ("outputs", number) if tensor.arena_offset is None else ("arena", tensor.pool)
+            parts = tensor.parts or (tensor.name,)
+            yield from self._read(f"output {tensor.name}", place, tensor.arena_offset or 0, tensor.bytes, parts)
         for state in model.states:
             what, place = f"the next state {state.input}", ("arena", state.pool)
             yield from self._read(what, place, state.arena_offset, state.bytes, state.parts)
@@ -103,29 +103,31 @@ class _Check:
         where = f"operator {operator.index}, {operator.name}:"
         scratch = operator.scratch_offset, operator.scratch_offset + operator.scratch_bytes
         place = "arena", operator.scratch_pool
-        for one in (*operator.reads, *operator.writes):
-            each = math.prod(one.shape) * _size_of(one.stored)
-            if one.bytes != each:
-                yield f"{where} {one.value} has {one.bytes} bytes; its type and shape need {each}"
-            if one.offset % min(_size_of(one.stored), 8):
-                yield f"{where} {one.value} lies at {one.offset}, which is not aligned for {one.dtype}"
-            if _place(one) == place and _overlap(_range(one), scratch):
-                yield f"{where} its scratch overlaps {one.value}"
-        for one in operator.reads:
-            yield from self._read(f"{where} {one.value}", _place(one), one.offset, one.bytes, one.parts or (one.value,))
-        for number, one in enumerate(operator.writes):
+        for value in (*operator.reads, *operator.writes):
+            expected = math.prod(value.shape) * _size_of(value.stored)
+            if value.bytes != expected:
+                yield f"{where} {value.value} has {value.bytes} bytes; its type and shape need {expected}"
+            if value.offset % min(_size_of(value.stored), 8):
+                yield f"{where} {value.value} lies at {value.offset}, which is not aligned for {value.dtype}"
+            if _place(value) == place and _overlap(_range(value), scratch):
+                yield f"{where} its scratch overlaps {value.value}"
+        for value in operator.reads:
+            yield from self._read(
+                f"{where} {value.value}", _place(value), value.offset, value.bytes, value.parts or (value.value,)
+            )
+        for number, value in enumerate(operator.writes):
             for other in operator.writes[:number]:
-                if _share(one, other):
-                    yield f"{where} its outputs {other.value} and {one.value} overlap"
+                if _share(value, other):
+                    yield f"{where} its outputs {other.value} and {value.value} overlap"
             for which, read in enumerate(operator.reads):
-                if _share(one, read) and not ((which, number) in operator.in_place and one.offset <= read.offset):
-                    yield f"{where} {one.value} is written over {read.value}, which it still reads"
+                if _share(value, read) and not ((which, number) in operator.in_place and value.offset <= read.offset):
+                    yield f"{where} {value.value} is written over {read.value}, which it still reads"
         if operator.scratch_bytes:
             yield from self._write(f"{where} its scratch", place, scratch[0], operator.scratch_bytes, "")
-        for one in operator.writes:
-            if one.memory == "inputs":
-                yield f"{where} it writes to the caller's input {one.index}"
-            yield from self._write(f"{where} {one.value}", _place(one), one.offset, one.bytes, one.value)
+        for value in operator.writes:
+            if value.memory == "inputs":
+                yield f"{where} it writes to the caller's input {value.index}"
+            yield from self._write(f"{where} {value.value}", _place(value), value.offset, value.bytes, value.value)
 
     def _fault_of_range(self, what: str, place: _Place, begin: int, size: int) -> str:
         memory = self.memories.get(place)
@@ -141,10 +143,10 @@ class _Check:
             yield fault
             return
         found = self.memories[place].between(begin, begin + size)
-        for one in found:
-            if one.tensor not in parts:
-                yield f"{what} is read where {one.tensor or 'scratch'} was written: bytes {one.begin} to {one.end}"
-        if sum(min(one.end, begin + size) - max(one.begin, begin) for one in found) < size:
+        for part in found:
+            if part.tensor not in parts:
+                yield f"{what} is read where {part.tensor or 'scratch'} was written: bytes {part.begin} to {part.end}"
+        if sum(min(part.end, begin + size) - max(part.begin, begin) for part in found) < size:
             yield f"{what} is read where nothing was written: within {begin} to {begin + size}"
 
     def _write(self, what: str, place: _Place, begin: int, size: int, tensor: str) -> Iterator[str]:
@@ -160,10 +162,10 @@ class _Check:
     def _run_urgent(self) -> None:
         """Write what the more urgent models may write between two operators."""
         for model in self.urgent:
-            written = [one for operator in model.operators for one in operator.writes if one.memory == "arena"]
-            ranges = [(one.offset, one.bytes) for one in written]
-            ranges += [(one.scratch_offset, one.scratch_bytes) for one in model.operators]
-            ranges += [(one.arena_offset, one.bytes) for one in model.inputs if one.arena_offset is not None]
+            written = [value for operator in model.operators for value in operator.writes if value.memory == "arena"]
+            ranges = [(operand.offset, operand.bytes) for operand in written]
+            ranges += [(operator.scratch_offset, operator.scratch_bytes) for operator in model.operators]
+            ranges += [(value.arena_offset, value.bytes) for value in model.inputs if value.arena_offset is not None]
             for begin, size in ranges:
                 if size:
                     self.memories["arena", 0].write(begin, begin + size, f"a tensor of {model.model}")
@@ -177,12 +179,12 @@ def _range(operand: Operand) -> tuple[int, int]:
     return operand.offset, operand.offset + operand.bytes
 
 
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return max(one[0], other[0]) < min(one[1], other[1])
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def _share(one: Operand, other: Operand) -> bool:
-    return _place(one) == _place(other) and _overlap(_range(one), _range(other))
+def _share(a: Operand, b: Operand) -> bool:
+    return _place(a) == _place(b) and _overlap(_range(a), _range(b))
 
 
 def _size_of(dtype: str) -> int:

@@ -71,18 +71,18 @@ class DeviceUnderTest:
     def identity(self) -> dict[str, str]:
         """Return the device's name, profile and model (kws01, …)."""
         lines = [*self.ask("name"), *self.ask("profile")]
-        found = {}
+        result = {}
         for line in lines:
             match = re.fullmatch(r"m-(name-dut|profile|model)-\[([^]]+)]", line)
             if match:
-                found[match[1].partition("-")[0]] = match[2]
-        if "model" not in found:
+                result[match[1].partition("-")[0]] = match[2]
+        if "model" not in result:
             raise CommunicationError(
                 f"{self._transport.name} is not a device under test for MLPerf Tiny",
                 details=[f"it answered: {line}" for line in lines[:5]],
                 hint="flash it with firmware from a project of the type mlperftiny: mtool new --type mlperftiny",
             )
-        return found
+        return result
 
     def load(self, data: bytes) -> None:
         """Load a sample into the device.
@@ -139,13 +139,13 @@ class DeviceUnderTest:
                     return lines
                 if text:
                     lines.append(text)
-            left = deadline - time.monotonic()
-            if left <= 0:
+            rest_s = deadline - time.monotonic()
+            if rest_s <= 0:
                 raise NoAnswerError(
                     f"{self._transport.name} has not answered {_READY} within {timeout_s:.3g} s",
                     details=[f"it sent: {line}" for line in lines[-3:]],
                 )
-            self._rest += self._transport.read(timeout_s=min(left, _LOOK_S))
+            self._rest += self._transport.read(timeout_s=min(rest_s, _LOOK_S))
 
 
 # The samples of a benchmark: a folder as for EEMBC's runner, or an .npz.
@@ -230,7 +230,7 @@ def _recordings(folder: Path, tensor: Tensor) -> list[Item]:
     items = []
     for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
-            entries = [(str(one["wav_file"]), one["detection_windows"]) for one in json.loads(file.read_text("utf-8"))]
+            entries = [(str(row["wav_file"]), row["detection_windows"]) for row in json.loads(file.read_text("utf-8"))]
             named = [(name, tuple((float(a), float(b)) for a, b in words)) for name, words in entries]
         except (ValueError, KeyError, TypeError) as wrong:
             raise UsageError(
@@ -272,9 +272,9 @@ def accuracy(scores: Scores, labels: Labels) -> float:
         return 100 * metrics.top(scores, labels, 1)
     values, best = scores[:, 0], 0.0
     for share in np.arange(0.0, 1.0, 0.01):
-        found = values > values.min() + share * (values.max() - values.min())
-        right = np.sum(found & (labels == 1))
-        precision = right / (np.sum(found) + 1e-8)
+        positive = values > values.min() + share * (values.max() - values.min())
+        right = np.sum(positive & (labels == 1))
+        precision = right / (np.sum(positive) + 1e-8)
         recall = right / (np.sum(labels == 1) + 1e-8)
         best = max(best, float(50 * (precision + recall)))
     return best
@@ -349,28 +349,28 @@ def run(
     device.begin()
     identity = device.identity()
     benchmark = identity["model"]
-    found = items(benchmark)
+    every = items(benchmark)
 
     def say(text: str) -> None:
         on_line(f"{time.strftime('%m%d.%H%M%S')} ulp-mlperf: {text}")
 
-    own = (f"the device is emulated: {emulated}",) if emulated else ()
-    for line in own:
+    notes = (f"the device is emulated: {emulated}",) if emulated else ()
+    for line in notes:
         say(line)
     if benchmark == _STREAMED:
-        words, hop_us, hops = _stream(device, found[:most], say)
-        period_us = 1e6 * len(found[0].windows[0]) / 2 / _RATE
-        return Outcome(identity, None, (), None, None, hops, own, words, hop_us, period_us)
+        words, hop_us, hops = _stream(device, every[:most], say)
+        period_us = 1e6 * len(every[0].windows[0]) / 2 / _RATE
+        return Outcome(identity, None, (), None, None, hops, notes, words, hop_us, period_us)
     if mode == "performance":
         usual_count, usual_warmups = COUNTS.get(benchmark, (10, 1))
         total = usual_count if count is None else count
-        times = _performance(device, found, total, usual_warmups if warmups is None else warmups, say)
+        times = _performance(device, every, total, usual_warmups if warmups is None else warmups, say)
         throughput = float(np.median([total / seconds if seconds else 0.0 for seconds in times]))
         objections = () if all(seconds >= LEAST_S for seconds in times) else (f"a window took less than {LEAST_S:g} s",)
         for line in (_RULE, f"Median throughput is {throughput:>10.3f} inf./sec.", _RULE):
             say(line)
-        return Outcome(identity, throughput, tuple(times), None, None, len(times), (*own, *objections))
-    chosen = found[:most]
+        return Outcome(identity, throughput, tuple(times), None, None, len(times), (*notes, *objections))
+    chosen = every[:most]
     if not chosen or any(item.label is None for item in chosen):
         raise UsageError(
             "the samples have no classes", hint="give a folder with y_labels.csv, or an .npz with labels or y0"
@@ -380,8 +380,8 @@ def run(
     right, area = accuracy(scores, labels), metrics.auc(scores, labels)
     say(f"Top 1% = {right:2.1f}")
     say(f"AUC = {area:.3f}" if area is not None else "AUC = not defined: a class has no sample")
-    objections = () if most is None or most >= len(found) else (f"{len(chosen)} of {len(found)} samples were run",)
-    return Outcome(identity, None, (), right, area, len(chosen), (*own, *objections))
+    objections = () if most is None or most >= len(every) else (f"{len(chosen)} of {len(every)} samples were run",)
+    return Outcome(identity, None, (), right, area, len(chosen), (*notes, *objections))
 
 
 _THRESHOLD = 115  # of the activation, as in the reference firmware
@@ -412,9 +412,9 @@ def _stream(
         device.ask("stop")
         hops += len(item.windows)
         for start, end in item.words:
-            own = [at for at in detected if start <= at <= end + _LATE_S]
-            detected = [at for at in detected if at not in own]
-            right, missed = right + bool(own), missed + (not own)
+            hits = [at for at in detected if start <= at <= end + _LATE_S]
+            detected = [at for at in detected if at not in hits]
+            right, missed = right + bool(hits), missed + (not hits)
         others = [at for number, at in enumerate(detected) if not number or at - detected[number - 1] > _AGAIN_S]
         wrong += len(others)
         say(f"Accuracy: {right} True positives, {missed} False negatives, {wrong} False positives")
@@ -446,13 +446,13 @@ def _accuracy(device: DeviceUnderTest, items: Sequence[Item], say: Callable[[str
     """Return a row of scores for each sample: the mean of its windows', with several classes scaled to a sum of one."""
     rows = []
     for item in items:
-        found = []
+        scores = []
         for segment, data in enumerate(item.windows):
             say(f"Loading file {item.name} segment {segment}")
             device.load(data)
             results = np.array(device.infer(1, 0, timeout_s=_TIMEOUT_S).results, np.float64)
             say(f"  m-results    : {[*map(float, results)]}   class {item.label}")
             total = results.sum()
-            found.append(results / total if len(results) > 1 and total > 0 else results)
-        rows.append(np.mean(found, axis=0))
+            scores.append(results / total if len(results) > 1 and total > 0 else results)
+        rows.append(np.mean(scores, axis=0))
     return np.stack(rows)

@@ -47,8 +47,8 @@ class Rows:
 
     def windows(self, front: Front, value: str) -> str:
         """Return the samples of a call's windows."""
-        kept = self.window - self.hop if self.rows else 0
-        return front.behind("samples", value, kept, self.rows * self.hop, (), np.int16(0))
+        overlap = self.window - self.hop if self.rows else 0
+        return front.behind("samples", value, overlap, self.rows * self.hop, (), np.int16(0))
 
     def joined(
         self,

@@ -48,16 +48,16 @@ class Biquad:
         if not self.sos:
             raise UsageError("front end 'biquad': sos is missing", hint="give a .npy file: biquad:sos=FILE.npy")
         try:
-            found = np.asarray(np.load(Path(self.sos), allow_pickle=False), np.float64)
+            sections = np.asarray(np.load(Path(self.sos), allow_pickle=False), np.float64)
         except OSError as failed:
             raise of_os_error(failed, f"{self.sos} can't be read") from None
         except ValueError:
             raise UsageError(f"{self.sos} is not an array of numbers", hint="write it with numpy.save") from None
-        if found.ndim != 2 or found.shape[1] != 6 or not len(found) or not found[:, 3].all():
-            raise UsageError(f"biquad:sos={self.sos} is {list(found.shape)}; expected [n, 6], as SciPy's sos")
-        if not np.isfinite(found).all():
+        if sections.ndim != 2 or sections.shape[1] != 6 or not len(sections) or not sections[:, 3].all():
+            raise UsageError(f"biquad:sos={self.sos} is {list(sections.shape)}; expected [n, 6], as SciPy's sos")
+        if not np.isfinite(sections).all():
             raise UsageError(f"biquad:sos={self.sos} has coefficients that are not finite numbers")
-        return np.asarray(found / found[:, 3:4], np.float32)
+        return np.asarray(sections / sections[:, 3:4], np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _function(sections: int) -> onnx.FunctionProto:
         sums.append(body("Add", body("Sub", body("Mul", b1, value), body("Mul", a1, made)), t))
         sums.append(body("Sub", body("Mul", b2, value), body("Mul", a2, made)))
         value = made
-    flat = body("Concat", *(body("Unsqueeze", one, [0]) for one in sums), axis=0)
+    flat = body("Concat", *(body("Unsqueeze", total, [0]) for total in sums), axis=0)
     inner = [helper.make_node("Identity", [value], ["u"]), helper.make_node("Identity", [flat], ["r"])]
     floats = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (
         ("s", [2 * sections]), ("v", []), ("r", [2 * sections]), ("u", []),

@@ -53,22 +53,22 @@ class Front:
         again = self._names.count(name)
         return State(self, f"{self.write.prefix}{name}{f'_{again}' if again > 1 else ''}", initial)
 
-    def behind(self, name: str, value: str, kept: int, new: int, row: Sequence[int], first: Any) -> str:
-        """Return the last `kept` rows of earlier calls, followed by the `new` rows of `value`, and keep the last ones.
+    def behind(self, name: str, value: str, overlap: int, new: int, row: Sequence[int], first: Any) -> str:
+        """Return the last `overlap` rows of earlier calls and the `new` rows of `value`; keep the last ones.
 
         Args:
             name: of the state.
             value: the new rows.
-            kept: the number of rows that are kept.
+            overlap: the number of rows that are kept.
             new: the number of new rows.
             row: the shape of a row.
             first: the value of the elements before the first call.
         """
-        if not kept:
+        if not overlap:
             return value
-        state = self.state(name, np.full((kept, *row), first))
+        state = self.state(name, np.full((overlap, *row), first))
         whole = self.write("Concat", state.name, value, axis=0)
-        state.keep(self.write("Slice", whole, [new], [new + kept], [0]))
+        state.keep(self.write("Slice", whole, [new], [new + overlap], [0]))
         return whole
 
     def stored(self, value: str, target: Target) -> tuple[str, Any]:
@@ -127,19 +127,19 @@ def within(default: Any, least: float | str, most: float | str = MOST, *, but: f
     return field(default=default, metadata={"least": least, "most": most, "but": but})
 
 
-def check(kind: Kind, given: Mapping[str, Any], name: str) -> None:
+def check(kind: Kind, settings: Mapping[str, Any], name: str) -> None:
     """Check the parameters of a kind against their ranges: those that are given, and the defaults beside them.
 
     Raises:
         UsageError: one is outside.
     """
-    values = {**kind.values(), **given}
-    known = [one for one in fields(kind) if one.metadata and one.name in values]  # type: ignore[arg-type]
-    for one in sorted(known, key=lambda one: one.name not in given):
-        value = values[one.name]
-        least, most, but = (values.get(limit, limit) for limit in (one.metadata[key] for key in _KEYS))
+    values = {**kind.values(), **settings}
+    bounded = [parameter for parameter in fields(kind) if parameter.metadata and parameter.name in values]  # type: ignore[arg-type]
+    for parameter in sorted(bounded, key=lambda parameter: parameter.name not in settings):
+        value = values[parameter.name]
+        least, most, but = (values.get(limit, limit) for limit in (parameter.metadata[key] for key in _KEYS))
         if not least <= value <= most or value == but:
-            named = {key: f" ({limit})" for key, limit in one.metadata.items() if isinstance(limit, str)}
+            named = {key: f" ({limit})" for key, limit in parameter.metadata.items() if isinstance(limit, str)}
             lower, upper = f"{least:.10g}{named.get('least', '')}", f"{most:.10g}{named.get('most', '')}"
             text = f"{lower} or more" if most == MOST else f"{lower} to {upper}"
             if least == -MOST:
@@ -148,7 +148,7 @@ def check(kind: Kind, given: Mapping[str, Any], name: str) -> None:
                 text = f"{lower} or more, below {upper}"
             elif but == least:
                 text = f"more than {lower}, up to {upper}"
-            raise UsageError(f"front end {name}: {one.name} is {value}; expected {text}")
+            raise UsageError(f"front end {name}: {parameter.name} is {value}; expected {text}")
 
 
 _KEYS = ("least", "most", "but")

@@ -48,18 +48,18 @@ class Image:
         """Append its nodes, which read `value`, and return the target's value."""
         w, (is_last, height, width, channels) = front.write, _layout(target)
         rows, columns = self.needs(target).shape[:2]
-        x, found = _DECODERS[self.pixels](w, value, rows, columns)
-        if found == 3 and channels == 1:
+        x, depth = _DECODERS[self.pixels](w, value, rows, columns)
+        if depth == 3 and channels == 1:
             x = w("ReduceSum", w("Mul", x, _GREY[:, None, None]), [0], keepdims=1)
-        elif found < channels:
+        elif depth < channels:
             x = w("Concat", *[x] * channels, axis=0)
-        kept = min(rows, columns * height // width), min(columns, rows * width // height)
-        first = (rows - kept[0]) // 2, (columns - kept[1]) // 2
-        if kept != (rows, columns):
-            ends = [one + size for one, size in zip(first, kept, strict=True)]
+        cropped = min(rows, columns * height // width), min(columns, rows * width // height)
+        first = (rows - cropped[0]) // 2, (columns - cropped[1]) // 2
+        if cropped != (rows, columns):
+            ends = [start + size for start, size in zip(first, cropped, strict=True)]
             x = w("Slice", x, list(first), ends, [1, 2])
         x = w("Unsqueeze", x, [0])
-        if kept != (height, width):
+        if cropped != (height, width):
             sizes = [1, channels, height, width]
             x = w("Resize", x, "", "", sizes, mode="linear", coordinate_transformation_mode="half_pixel")
         x = w("Add", w("Mul", x, self.scale), self.offset)
@@ -90,7 +90,7 @@ def _yuv(w: Nodes, value: str, height: int, width: int) -> tuple[str, int]:
     luma = w("Reshape", w("Gather", pairs, [0, 2], axis=2), [1, height, width])
     luma = w("Mul", w("Sub", luma, 16.0), 255 / 219)
     chroma = [w("Sub", w("Gather", pairs, [n, n], axis=2), 128.0) for n in (1, 3)]
-    u, v = (w("Mul", w("Reshape", one, [1, height, width]), 255 / 224) for one in chroma)
+    u, v = (w("Mul", w("Reshape", plane, [1, height, width]), 255 / 224) for plane in chroma)
     red = w("Add", luma, w("Mul", v, 1.402))
     green = w("Sub", luma, w("Add", w("Mul", u, 0.344136), w("Mul", v, 0.714136)))
     blue = w("Add", luma, w("Mul", u, 1.772))

@@ -99,7 +99,7 @@ def filter_bank(channels: int, rate: int, spectrum: int, low: float, high: float
         widths.append(place - starts[-1])
     falling = np.asarray(weights, np.int64)
     shares = [falling, (1 << FILTER_BITS) - falling]
-    vectors = tuple(np.asarray(one, np.int16) for one in (*shares, starts, offsets, widths))
+    vectors = tuple(np.asarray(values, np.int16) for values in (*shares, starts, offsets, widths))
     return FilterBank(vectors, first, place)
 
 
@@ -171,31 +171,31 @@ class Microfrontend:
 
         The features are int16[count, channels]; windows start `hop` samples apart, and the samples end with the last.
         """
-        kept = self.window - hop
+        overlap = self.window - hop
         if count == 1:
             row, noise = self._row(w, w, samples, noise)
             return w("Unsqueeze", row, [0]), noise
         body = Nodes(f"{w.prefix}row_")
-        frame = body("Concat", "before", "hop", axis=0) if kept else "hop"
+        frame = body("Concat", "before", "hop", axis=0) if overlap else "hop"
         row, last = self._row(w, body, frame, "noise")
-        ends = [last, *([body("Slice", frame, [hop], [self.window], [0])] if kept else []), row]
-        kinds = [("noise", np.uint32, self.channels), *([("before", np.int16, kept)] if kept else [])]
-        given, made = ([*kinds, one] for one in (("hop", np.int16, hop), ("row", np.int16, self.channels)))
+        ends = [last, *([body("Slice", frame, [hop], [self.window], [0])] if overlap else []), row]
+        kinds = [("noise", np.uint32, self.channels), *([("before", np.int16, overlap)] if overlap else [])]
+        inputs, outputs = ([*kinds, spec] for spec in (("hop", np.int16, hop), ("row", np.int16, self.channels)))
         graph = helper.make_graph(
-            body.nodes, "row", [_value(*one) for one in given],
-            [_value(end, *one[1:]) for end, one in zip(ends, made, strict=True)], initializer=body.constants,
+            body.nodes, "row", [_value(*spec) for spec in inputs],
+            [_value(end, *spec[1:]) for end, spec in zip(ends, outputs, strict=True)], initializer=body.constants,
         )  # fmt: skip
-        rest = w("Slice", samples, [kept], [kept + count * hop], [0]) if kept else samples
-        first = [w("Slice", samples, [0], [kept], [0])] if kept else []
-        found = w.several(
+        rest = w("Slice", samples, [overlap], [overlap + count * hop], [0]) if overlap else samples
+        first = [w("Slice", samples, [0], [overlap], [0])] if overlap else []
+        results = w.several(
             "Scan", len(ends), noise, *first, w("Reshape", rest, [count, hop]), body=graph, num_scan_inputs=1
         )
-        return found[-1], found[0]
+        return results[-1], results[0]
 
     def _row(self, w: Nodes, body: Nodes, frame: str, noise: str) -> tuple[str, str]:
         """Append the operators for a window to `body`, and their constants to `w`; return features, and the noise."""
         bank, correction = self._bank(), self._correction()
-        tables = [w.constant(one) for one in bank.tables]
+        tables = [w.constant(table) for table in bank.tables]
         shape, gain = w.constant(window(self.window)), w.constant(gains(correction))
         x = body("SignalWindow", frame, shape, shift=WINDOW_BITS)
         x, places = body.several("SignalFftAutoScale", 2, x, strict=1)

@@ -41,10 +41,10 @@ class _Windowed:
 
     def append(self, front: Front, value: str, target: Target) -> str:
         """Append its nodes, which read `value`, and return the target's value."""
-        kept = self.window - self.hop if self.hop else 0
-        x = front.behind("samples", value, kept, self.hop, (self.axes,), np.float32(0))
-        found = self._features(front.write, x, target.count // self.axes)
-        return front.write("Reshape", front.stored(found, target)[0], list(target.shape))
+        overlap = self.window - self.hop if self.hop else 0
+        x = front.behind("samples", value, overlap, self.hop, (self.axes,), np.float32(0))
+        features = self._features(front.write, x, target.count // self.axes)
+        return front.write("Reshape", front.stored(features, target)[0], list(target.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Statistics(_Windowed):
             )
         mean = w("ReduceMean", x, [0], keepdims=0)
         rest = w("Sub", x, mean)
-        deviation, rms = (w("Sqrt", w("ReduceMean", w("Mul", one, one), [0], keepdims=0)) for one in (rest, x))
+        deviation, rms = (w("Sqrt", w("ReduceMean", w("Mul", tensor, tensor), [0], keepdims=0)) for tensor in (rest, x))
         values = [mean, deviation, rms, *(w(kind, x, [0], keepdims=0) for kind in ("ReduceMin", "ReduceMax"))]
-        return w("Concat", *(w("Unsqueeze", one, [1]) for one in values), axis=1)
+        return w("Concat", *(w("Unsqueeze", value, [1]) for value in values), axis=1)
 
 
 @dataclass(frozen=True, slots=True)

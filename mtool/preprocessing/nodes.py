@@ -33,7 +33,7 @@ class Nodes:
         """Append a node of ONNX or of mtool's own domain with `count` outputs, and return them."""
         name = f"{self.prefix}{kind.lower()}_{len(self.nodes)}"
         outputs = [f"{name}_{number}" if count > 1 else name for number in range(count)]
-        inputs = [one if isinstance(one, str) else self.constant(one) for one in operands]
+        inputs = [operand if isinstance(operand, str) else self.constant(operand) for operand in operands]
         if "to" in attrs:
             attrs["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(attrs["to"]))
         domain = "" if onnx.defs.has(kind) else OWN
@@ -61,12 +61,12 @@ class Nodes:
         return self("Gather", np.asarray(table, np.int64), value)
 
     def function(
-        self, name: str, inputs: Sequence[str], outputs: Sequence[str], made: Sequence[str]
+        self, name: str, inputs: Sequence[str], outputs: Sequence[str], results: Sequence[str]
     ) -> onnx.FunctionProto:
-        """Return these nodes as a function of mtool's domain whose outputs are the values `made`."""
+        """Return these nodes as a function of mtool's domain whose outputs are the values `results`."""
         constants = [
             helper.make_node("Constant", [], [tensor.name], name=tensor.name, value=tensor) for tensor in self.constants
         ]
-        ends = [helper.make_node("Identity", [one], [output]) for one, output in zip(made, outputs, strict=True)]
+        ends = [helper.make_node("Identity", [name], [output]) for name, output in zip(results, outputs, strict=True)]
         imports = [helper.make_opsetid("", OPSET)]
         return helper.make_function(OWN, name, list(inputs), list(outputs), [*constants, *self.nodes, *ends], imports)

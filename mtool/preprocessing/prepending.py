@@ -95,24 +95,24 @@ def preprocess(
         raise UsageError(f"{file}: the output has to be an .onnx file", hint=f"-o {file.stem or 'model'}.onnx")
     files.check_writable(file, [source])
     proto, initial = _read(source, options)
-    wanted = _target(proto, target, source)
-    taken = _names(proto.graph)
-    prefix = next(one for one in _numbered("front", "/") if not any(name.startswith(one) for name in taken))
-    made, targets = Front(Nodes(prefix)), [wanted]
+    model_input = _target(proto, target, source)
+    used = _names(proto.graph)
+    prefix = next(part for part in _numbered("front", "/") if not any(name.startswith(part) for name in used))
+    prepended, targets = Front(Nodes(prefix)), [model_input]
     rate = _rate(proto)
     for kind in reversed(kinds):
         targets.insert(0, kind.needs(targets[0]))
         rate = kind.values().get("rate", rate * kind.values().get("by", 1))
-    value = next(one for one in _numbered(targets[0].name) if one not in taken)
+    value = next(candidate for candidate in _numbered(targets[0].name) if candidate not in used)
     first = targets[0] = replace(targets[0], name=value)
-    for kind, one in zip(kinds, targets[1:], strict=True):
-        value = kind.append(made, value, one)
-    _put(proto, made, first, wanted, value)
+    for kind, needed in zip(kinds, targets[1:], strict=True):
+        value = kind.append(prepended, value, needed)
+    _put(proto, prepended, first, model_input, value)
     _record(proto, _RATE, str(rate) if rate else "")
     proto.graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in initial.items())
     onnx.checker.check_model(proto)
     onnx.save(proto, str(file))
-    return Preprocessed(file, str(first), str(wanted), tuple(name for _, name, _ in made.states))
+    return Preprocessed(file, str(first), str(model_input), tuple(name for _, name, _ in prepended.states))
 
 
 def rate_of(path: Path) -> int:
@@ -121,8 +121,8 @@ def rate_of(path: Path) -> int:
 
 
 def _rate(proto: onnx.ModelProto) -> int:
-    found = next((one.value for one in proto.metadata_props if one.key == _RATE), "")
-    return int(found) if found.isdecimal() else 0
+    text = next((entry.value for entry in proto.metadata_props if entry.key == _RATE), "")
+    return int(text) if text.isdecimal() else 0
 
 
 _WORDS = {int: "a whole number", float: "a number"}  # of parameters
@@ -138,26 +138,26 @@ def kind_of(text: str) -> Kind:
     if name not in KINDS:
         raise UsageError(f"unknown front end {name!r}", hint=did_you_mean(name, KINDS, f"one of {', '.join(KINDS)}"))
     cls, changed = KINDS[name]
-    given: dict[str, Any] = {}
-    known = {one.name: one for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    settings: dict[str, Any] = {}
+    parameters = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
-        if key in known and not equals:
+        if key in parameters and not equals:
             raise UsageError(f"front end {text!r}: {key} has no value", hint=f"{name}:{key}=VALUE")
-        if key not in known:
+        if key not in parameters:
             raise UsageError(
                 f"front end {text!r}: {key!r} is not a parameter of {name}",
-                hint=did_you_mean(key, known, f"it has {', '.join(known)}"),
+                hint=did_you_mean(key, parameters, f"it has {', '.join(parameters)}"),
             )
-        if key in given:
+        if key in settings:
             raise UsageError(f"front end {text!r}: {key} is given twice")
-        wanted: Any = type(known[key].default)
+        value_type: Any = type(parameters[key].default)
         try:
-            given[key] = wanted(value)
+            settings[key] = value_type(value)
         except ValueError:
-            raise UsageError(f"front end {text!r}: {key} is {value!r}; expected {_WORDS[wanted]}") from None
-    kind = cls(**{**changed, **given})
-    check(kind, given, repr(text))
+            raise UsageError(f"front end {text!r}: {key} is {value!r}; expected {_WORDS[value_type]}") from None
+    kind = cls(**{**changed, **settings})
+    check(kind, settings, repr(text))
     return kind
 
 
@@ -175,18 +175,18 @@ def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, An
         return proto, {}
     # onnxruntime can't run LiteRT's integer arithmetic of int8 weights with float activations
     chosen = replace(options, hybrid="float") if options.hybrid == "auto" else options
-    _, found = reference.translated(source, chosen)
-    foreign = [node.name or node.op_type for node in found.proto.graph.node if node.domain in (OWN, REFUSED)]
+    _, compared = reference.translated(source, chosen)
+    foreign = [node.name or node.op_type for node in compared.proto.graph.node if node.domain in (OWN, REFUSED)]
     if foreign:
         raise ModelError(
             f"{source.name} has operators whose arithmetic ONNX lacks",
             details=foreign[:5],
             hint="prepend the front end to the same model in ONNX, exported from the framework that trained it",
         )
-    for number, node in enumerate(found.proto.graph.node):  # the nodes of one operator share its name
+    for number, node in enumerate(compared.proto.graph.node):  # the nodes of one operator share its name
         node.name = f"{node.name or node.op_type} {number}"
-    _record_states(found.proto, found.states)
-    return found.proto, dict(found.initial)
+    _record_states(compared.proto, compared.states)
+    return compared.proto, dict(compared.initial)
 
 
 def _record_states(proto: onnx.ModelProto, states: Sequence[tuple[str, str]]) -> None:
@@ -195,9 +195,9 @@ def _record_states(proto: onnx.ModelProto, states: Sequence[tuple[str, str]]) ->
 
 def _record(proto: onnx.ModelProto, key: str, value: str) -> None:
     """Write a value to a model's metadata; "": remove it."""
-    kept = [one for one in proto.metadata_props if one.key != key]
+    others = [entry for entry in proto.metadata_props if entry.key != key]
     del proto.metadata_props[:]
-    proto.metadata_props.extend(kept)
+    proto.metadata_props.extend(others)
     if value:
         proto.metadata_props.add(key=key, value=value)
 
@@ -208,8 +208,8 @@ def _target(proto: onnx.ModelProto, name: str, source: Path) -> Target:
     Raises:
         UsageError: there is no such input, or there are several; it is not a tensor of a fixed size.
     """
-    fed = {value for _, value in own_states(proto)} | {one.name for one in proto.graph.initializer}
-    inputs = {one.name: one for one in proto.graph.input if one.name not in fed}
+    fed = {value for _, value in own_states(proto)} | {tensor.name for tensor in proto.graph.initializer}
+    inputs = {tensor.name: tensor for tensor in proto.graph.input if tensor.name not in fed}
     if (name and name not in inputs) or (not name and len(inputs) != 1):
         what = (
             f"{source.name} has no input {name!r}"
@@ -236,7 +236,7 @@ def _grid(graph: onnx.GraphProto, name: str) -> tuple[float, int]:
             if value not in node.input[: None if node.op_type == "Concat" else 1]:
                 continue
             if node.op_type == "DequantizeLinear" and {*node.input[1:]} <= constants.keys():
-                parts = [numpy_helper.to_array(constants[one]).reshape(-1) for one in node.input[1:]]
+                parts = [numpy_helper.to_array(constants[name]).reshape(-1) for name in node.input[1:]]
                 if parts[0].size == 1:
                     return float(parts[0][0]), int(parts[1][0]) if len(parts) > 1 else 0
             if node.op_type in MOVING:
@@ -250,7 +250,7 @@ def _numbered(name: str, end: str = "") -> Iterator[str]:
 
 def _names(graph: onnx.GraphProto) -> set[str]:
     """Return the names of a graph's values and nodes."""
-    named = {one.name for part in (graph.input, graph.initializer, graph.node) for one in part}
+    named = {item.name for part in (graph.input, graph.initializer, graph.node) for item in part}
     return named | {name for node in graph.node for name in node.output}
 
 
@@ -260,19 +260,19 @@ def _different(functions: Sequence[onnx.FunctionProto]) -> list[onnx.FunctionPro
     Raises:
         UsageError: two of them have the same name.
     """
-    found: dict[str, onnx.FunctionProto] = {}
-    for one in functions:
-        if found.setdefault(one.name, one) != one:
+    result: dict[str, onnx.FunctionProto] = {}
+    for function in functions:
+        if result.setdefault(function.name, function) != function:
             raise UsageError(
-                f"two front ends differ in their {one.name}", hint="use one (biquad: a file with all sections)"
+                f"two front ends differ in their {function.name}", hint="use one (biquad: a file with all sections)"
             )
-    return [*found.values()]
+    return [*result.values()]
 
 
 def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, value: str) -> None:
     """Put a front end's nodes before those of a model."""
     graph = proto.graph
-    inputs = [one for one in graph.input if one.name != target.name]
+    inputs = [tensor for tensor in graph.input if tensor.name != target.name]
     end = helper.make_node("Identity", [value], [target.name], name=f"{front.write.prefix}end")
     nodes = [*front.write.nodes, end, *graph.node]
     states = [(output, name, np.asarray(data)) for output, name, data in front.states]
@@ -287,7 +287,7 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
     graph.initializer.extend(numpy_helper.from_array(data, name) for _, name, data in states)
     if front.functions:
         version = opset_of(proto) or OPSET
-        if all(one.domain != OWN for one in proto.opset_import):
+        if all(opset.domain != OWN for opset in proto.opset_import):
             proto.opset_import.add(domain=OWN, version=1)
         for function in front.functions:
             function.opset_import[0].version = version

@@ -22,8 +22,8 @@ def window(shift: int) -> onnx.FunctionProto:
     """SignalWindow: x * window >> shift, saturated."""
     w = Nodes()
     product = w.floor_divided(w("Mul", w.cast("x", np.int64), w.cast("window", np.int64)), 1 << shift)
-    made = w("Min", w("Max", product, -(2**15)), 2**15 - 1)
-    return w.function("SignalWindow", ["x", "window"], ["y"], [w.cast(made, np.int16)])
+    y = w("Min", w("Max", product, -(2**15)), 2**15 - 1)
+    return w.function("SignalWindow", ["x", "window"], ["y"], [w.cast(y, np.int16)])
 
 
 def auto_scale() -> onnx.FunctionProto:
@@ -33,8 +33,8 @@ def auto_scale() -> onnx.FunctionProto:
     magnitude = w("Abs", x)
     most = w("ReduceMax", w("Where", w("Equal", x, -(2**15)), 0, magnitude), keepdims=0)
     spare = w("Sub", 15, _bits(w, most, 15))
-    made = w("Mul", x, w.chosen(spare, [1 << n for n in range(16)]))
-    outputs = [w.cast(made, np.int16), w.cast(spare, np.int32)]
+    y = w("Mul", x, w.chosen(spare, [1 << n for n in range(16)]))
+    outputs = [w.cast(y, np.int16), w.cast(spare, np.int32)]
     return w.function("SignalFftAutoScale", ["x"], ["y", "scale_bits"], outputs)
 
 
@@ -124,8 +124,8 @@ def transform(length: int, samples: int) -> onnx.FunctionProto:
         rising = w("Gather", low, list(range(half // 2 - 1)))
         falling = w("Gather", high, list(range(half // 2 - 1, -1, -1)))
         spectrum.append(w("Unsqueeze", w("Concat", edges[0], rising, falling, edges[1], axis=0), [1]))
-    made = w("Reshape", w("Concat", *spectrum, axis=1), [length + 2])
-    return w.function("SignalRfft", ["x"], ["y"], [w.cast(made, np.int16)])
+    y = w("Reshape", w("Concat", *spectrum, axis=1), [length + 2])
+    return w.function("SignalRfft", ["x"], ["y"], [w.cast(y, np.int16)])
 
 
 def _order(radices: Sequence[int]) -> list[int]:
@@ -143,12 +143,12 @@ def _stage(w: Nodes, z: _Complex, radix: int, m: int, twiddles: Array) -> _Compl
     p = [z.moved("Gather", n, axis=1) for n in range(radix)]
     p[1:] = [part.times(twiddles[:, n]) for n, part in enumerate(p[1:], 1)]
     if radix == 2:
-        made = [p[0] + p[1], p[0] - p[1]]
+        parts_of_stage = [p[0] + p[1], p[0] - p[1]]
     else:
         even, less, odd, turn = p[0] + p[2], p[0] - p[2], p[1] + p[3], (p[1] - p[3]).turned()
-        made = [even + odd, less - turn, even - odd, less + turn]
-    columns = [one.moved("Unsqueeze", [1]) for one in made]
-    return _Complex(w, *(w("Concat", *parts, axis=1) for parts in zip(*(one.parts for one in columns), strict=True)))
+        parts_of_stage = [even + odd, less - turn, even - odd, less + turn]
+    columns = [column.moved("Unsqueeze", [1]) for column in parts_of_stage]
+    return _Complex(w, *(w("Concat", *parts, axis=1) for parts in zip(*(part.parts for part in columns), strict=True)))
 
 
 def energy(start: int, end: int, count: int) -> onnx.FunctionProto:
@@ -156,8 +156,8 @@ def energy(start: int, end: int, count: int) -> onnx.FunctionProto:
     w = Nodes()
     x = w.cast(w("Reshape", "x", [count, 2]), np.int64)
     used = (np.arange(count) >= start) & (np.arange(count) < end)
-    made = w("Mul", w("ReduceSum", w("Mul", x, x), [1], keepdims=0), used.astype(np.int64))
-    return w.function("SignalEnergy", ["x"], ["y"], [w.cast(made, np.uint32)])
+    y = w("Mul", w("ReduceSum", w("Mul", x, x), [1], keepdims=0), used.astype(np.int64))
+    return w.function("SignalEnergy", ["x"], ["y"], [w.cast(y, np.uint32)])
 
 
 def filter_bank(tables: Sequence[Array]) -> onnx.FunctionProto:
@@ -174,9 +174,9 @@ def filter_bank(tables: Sequence[Array]) -> onnx.FunctionProto:
         whole = w("Concat", [0], running, axis=0)
         sums.append(w("Sub", w("Gather", whole, end), w("Gather", whole, first)))
     channels = len(starts) - 1
-    made = w("Add", w("Slice", sums[0], [1], [channels + 1]), w("Slice", sums[1], [0], [channels]))
+    y = w("Add", w("Slice", sums[0], [1], [channels + 1]), w("Slice", sums[1], [0], [channels]))
     names = ["x", "weights", "unweights", "starts", "offsets", "widths"]
-    return w.function("SignalFilterBank", names, ["y"], [w.cast(made, np.uint64)])
+    return w.function("SignalFilterBank", names, ["y"], [w.cast(y, np.uint64)])
 
 
 def square_root() -> onnx.FunctionProto:
@@ -187,8 +187,8 @@ def square_root() -> onnx.FunctionProto:
     is_above = w("Greater", w("Sub", x, w("Mul", root, root)), root)
     is_last = w("And", w("Less", x, 2**32), w("Equal", root, 2**16 - 1))
     rounded = w("Add", root, w.cast(w("And", is_above, w("Not", is_last)), np.int64))
-    made = w("Div", rounded, w.chosen("scale_bits", [1 << n for n in range(_BITS)]))
-    return w.function("SignalFilterBankSquareRoot", ["x", "scale_bits"], ["y"], [w.cast(made, np.uint32)])
+    y = w("Div", rounded, w.chosen("scale_bits", [1 << n for n in range(_BITS)]))
+    return w.function("SignalFilterBankSquareRoot", ["x", "scale_bits"], ["y"], [w.cast(y, np.uint32)])
 
 
 def spectral_subtraction(options: Mapping[str, int], channels: int) -> onnx.FunctionProto:
@@ -205,8 +205,8 @@ def spectral_subtraction(options: Mapping[str, int], channels: int) -> onnx.Func
     estimate = w("Mod", w("Div", whole, bits), 2**32)
     least = w("Div", w("Mul", x, options["min_signal_remaining"]), bits)
     rest = w("Div", w("Sub", signal, w("Min", estimate, signal)), scale)
-    made = [w.cast(one, np.uint32) for one in (w("Max", rest, least), estimate)]
-    return w.function("SignalFilterBankSpectralSubtraction", ["x", "noise"], ["y", "next"], made)
+    results = [w.cast(tensor, np.uint32) for tensor in (w("Max", rest, least), estimate)]
+    return w.function("SignalFilterBankSpectralSubtraction", ["x", "noise"], ["y", "next"], results)
 
 
 def pcan(shift: int) -> onnx.FunctionProto:
@@ -224,8 +224,8 @@ def pcan(shift: int) -> onnx.FunctionProto:
     gain = w("Where", w("LessOrEqual", noise, 2), small, parabola)
     ratio = w("Div", w("Mul", x, gain), 1 << shift)
     large = w("Sub", w("Div", ratio, 64), 64)
-    made = w("Where", w("Less", ratio, 8192), w("Div", w("Mul", ratio, ratio), 2**20), large)
-    return w.function("SignalPCAN", ["x", "noise", "gains"], ["y"], [w.cast(made, np.uint32)])
+    y = w("Where", w("Less", ratio, 8192), w("Div", w("Mul", ratio, ratio), 2**20), large)
+    return w.function("SignalPCAN", ["x", "noise", "gains"], ["y"], [w.cast(y, np.uint32)])
 
 
 def log(shift: int, scale: int) -> onnx.FunctionProto:
@@ -242,6 +242,6 @@ def log(shift: int, scale: int) -> onnx.FunctionProto:
     above = w.floor_divided(w("Mul", w("Sub", high, low), w("Mod", fraction, 512)), 2**16)
     binary = w("Add", w("Mul", whole, 2**16), w("Add", fraction, w("Add", low, above)))
     natural = w("Div", w("Add", w("Mul", binary, _LOG_2), 2**15), 2**16)
-    found = w("Div", w("Add", w("Mul", natural, scale), 2**15), 2**16)
-    made = w("Where", w("Greater", x, 1), w("Min", found, 2**15 - 1), 0)
-    return w.function("SignalFilterBankLog", ["x"], ["y"], [w.cast(made, np.int16)])
+    scaled = w("Div", w("Add", w("Mul", natural, scale), 2**15), 2**16)
+    y = w("Where", w("Greater", x, 1), w("Min", scaled, 2**15 - 1), 0)
+    return w.function("SignalFilterBankLog", ["x"], ["y"], [w.cast(y, np.int16)])

@@ -122,10 +122,10 @@ class _Spectrum:
         changed = {name: getattr(self, name) for name in names if getattr(self, name, 0) > 0}
         if getattr(self, "low", -1) >= 0:  # 0 hertz is a frequency
             changed["low"] = self.low  # type: ignore[attr-defined]
-        found = replace(CONVENTIONS[self.like], **changed)
+        convention = replace(CONVENTIONS[self.like], **changed)
         if self.rows:
-            return replace(found, pads="", span=0)
-        return found
+            return replace(convention, pads="", span=0)
+        return convention
 
     def _length(self, convention: Convention) -> int:
         """The length of the Fourier transform."""
@@ -160,8 +160,8 @@ class _Spectrum:
         convention, rows, count, samples = self._plan(target)
         w, new, before = front.write, self.rows or count, int(bool(convention.emphasis))
         if self.rows:
-            kept = convention.window - convention.hop + before
-            value = front.behind("samples", value, kept, samples, (), np.int16(0))
+            overlap = convention.window - convention.hop + before
+            value = front.behind("samples", value, overlap, samples, (), np.int16(0))
         x, unit = value, 2.0**-15
         if convention.emphasis:  # in integers, which are exact
             x, unit = w.cast(x, np.int32), unit / _WHOLE

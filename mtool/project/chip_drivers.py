@@ -52,9 +52,9 @@ def of_board(board: Board, folder: str) -> ChipDrivers:
         name = f"mt_{values.pop('driver')}.c"
         path = resources.path("crt") / drivers.FOLDER / name
         if not path.is_file():
-            known = [one for one, driver in drivers.known().items() if driver.role == role]
+            names = [driver_name for driver_name, driver in drivers.load_all().items() if driver.role == role]
             what = f"the {role} of {board.name} has no driver"
-            raise UsageError(what, details=[f"crt/ports/{name} does not exist", f"available: {', '.join(known)}"])
+            raise UsageError(what, details=[f"crt/ports/{name} does not exist", f"available: {', '.join(names)}"])
         files[f"{folder}/{name}"] = path.read_bytes()
         macros |= drivers.macros(role, values)
     return ChipDrivers(FileTree(files), macros)

@@ -110,7 +110,7 @@ def read(options: Mapping[str, str | int | bool], board: Board) -> AcceptedModul
 
 def _memory(board: Board) -> str:
     """Return the memory for modules: an otherwise unused one, or that of the arena; "": none."""
-    unused = [name for name, one in board.memories.items() if not one.holds]
+    unused = [name for name, memory in board.memories.items() if not memory.holds]
     return max(unused, key=lambda name: board.memories[name].size) if unused else board.region_for("arena") or ""
 
 
@@ -122,11 +122,11 @@ def _default(whole: int) -> int:
     return size
 
 
-def sources(runtime: str, taken: AcceptedModules) -> FileTree:
+def sources(runtime: str, accepted: AcceptedModules) -> FileTree:
     """Return the runtime's files for modules, beside the folder of the runtime's other sources."""
     crt = resources.path("crt")
     beside = PurePosixPath(runtime).parent
-    folders = ["modules", "third_party", *["bytecode"] * ("bytecode" in taken.kinds)]
+    folders = ["modules", "third_party", *["bytecode"] * ("bytecode" in accepted.kinds)]
     tree = FileTree()
     for name in folders:
         tree = tree.merged(from_folder(crt / name), str(beside / name))

@@ -114,18 +114,18 @@ def _functions(manifest: Manifest) -> list[dict[str, Any]]:
 
 def _storage(graph: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the storage of a graph, each id once: its bytes, and the input bound to it."""
-    found: dict[int, dict[str, Any]] = {}
+    storages: dict[int, dict[str, Any]] = {}
     attributes = graph["attrs"]
     inputs = {graph["node_row_ptr"][node]: graph["nodes"][node]["name"] for node in graph["arg_nodes"]}
     for entry, storage in enumerate(attributes["storage_id"][1]):
         size = int("".join(filter(str.isdigit, attributes["dltype"][1][entry])) or 8)
         for dimension in attributes["shape"][1][entry]:
             size *= dimension
-        known = found.setdefault(storage, {"storage_id": storage, "size_bytes": 0})
-        known["size_bytes"] = max(known["size_bytes"], (size + 7) // 8)
+        row = storages.setdefault(storage, {"storage_id": storage, "size_bytes": 0})
+        row["size_bytes"] = max(row["size_bytes"], (size + 7) // 8)
         if entry in inputs:
-            known.setdefault("input_binding", inputs[entry])
-    return [*found.values()]
+            row.setdefault("input_binding", inputs[entry])
+    return [*storages.values()]
 
 
 def placed(name: str, source_place: str, header_place: str, of_cores: tuple[str, ...] = ()) -> str:

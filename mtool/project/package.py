@@ -66,16 +66,16 @@ class About:
         Raises:
             UsageError: a key is unknown, or registries do not accept a value.
         """
-        known = {field.name: _FORMS[field.name] for field in fields(cls)}
+        forms = {field.name: _FORMS[field.name] for field in fields(cls)}
         values: dict[str, str] = {}
         for text in texts:
             key, equals, value = text.partition("=")
-            if not equals or key not in known:
-                meant = spelling.did_you_mean(key, known, otherwise=f"there are: {', '.join(known)}")
+            if not equals or key not in forms:
+                meant = spelling.did_you_mean(key, forms, otherwise=f"there are: {', '.join(forms)}")
                 raise UsageError(f"--about {text}: expected KEY=VALUE with a known key", hint=meant)
-            form, wanted = known[key]
+            form, description = forms[key]
             if not form.fullmatch(value):
-                raise UsageError(f"--about {key} can't be {value!r}", details=[f"expected  {wanted}"])
+                raise UsageError(f"--about {key} can't be {value!r}", details=[f"expected  {description}"])
             values[key] = value
         return cls(**values)
 
@@ -141,13 +141,13 @@ def package(packed: Packed, form: Format) -> FileTree:
     if form == "mlf":
         return mlf.library([module, *packed.more])
     many = packed.cores
-    models = [one.model for one in manifest.models]
+    models = [model.model for model in manifest.models]
     sources = module.sources
     if many:
-        variants = {core: own for core, (own, _) in many.items()}
+        variants = {core: files for core, (files, _) in many.items()}
         sources = portable.merged(manifest.firmware_name, variants, packed.refused, models=models)
     private = (link_key.FILE_NAME, IGNORED)
-    beside = (FILE_NAME, *private, *(one.graph for one in manifest.models))
+    beside = (FILE_NAME, *private, *(model.graph for model in manifest.models))
     names = [name for name in sources if name not in beside]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
@@ -158,23 +158,23 @@ def package(packed: Packed, form: Format) -> FileTree:
     of_cores = tuple(f"{core.name}/" for core in many)
     files = {f"{placed(name, source_place, header_place, of_cores)}/{name}": sources[name] for name in names}
     if many:
-        files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
+        files |= {f"extras/{core.name}.json": variant[1].to_json() for core, variant in many.items()}
     else:
         files[FILE_NAME] = manifest.to_json()
         files |= {name: sources[name] for name in sources if name in private}
-    described = [one.for_templates() for one in manifest.models]
+    described = [model.for_templates() for model in manifest.models]
     values = {
         "model": manifest.firmware_name,
         "target": target_name(manifest.firmware_name),
         "manifest": manifest.for_templates(),
         "models": described,
         "cookiecutter": {"model": manifest.firmware_name, "models": described},  # for project_templates/shared
-        "model_files": ", ".join(one["model_file"] for one in described),
+        "model_files": ", ".join(model["model_file"] for model in described),
         "about": packed.about,
         **_sizes(manifest),
         "sections": {**packed.arena_sections, **_sections(manifest)},
         **_places(packed),
-        "cores": [{"describes": core.describes, **_sizes(own)} for core, (_, own) in many.items()],
+        "cores": [{"describes": core.describes, **_sizes(manifest)} for core, (_, manifest) in many.items()],
         "refused": {core.describes: why for core, why in packed.refused.items()},
         "architectures": _architectures(packed),
         "date": date(module.seconds),
@@ -203,19 +203,19 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
 
 def _sections(manifest: Manifest) -> dict[str, str]:
     """Return the sections of the models' pools and hot code that a linker script places, and what each holds."""
-    found: dict[str, str] = {}
-    for one in manifest.models:
-        for pool in one.pools if not one.caller_has_arena else ():
+    sections: dict[str, str] = {}
+    for model in manifest.models:
+        for pool in model.pools if not model.caller_has_arena else ():
             if pool.bytes and (pool.section or not pool.is_arena):
-                found[pool.section or f".bss.mt_memory.{pool.name}"] = f"`{pool.symbol}`, {pool.bytes:,} bytes"
-        for constants in one.constant_pools:
+                sections[pool.section or f".bss.mt_memory.{pool.name}"] = f"`{pool.symbol}`, {pool.bytes:,} bytes"
+        for constants in model.constant_pools:
             size = sum(constants.constants.values())
             if size:
                 section = constants.section or f".rodata.mt_in.{constants.name}.*"
-                found[section] = f"constants of {one.model}, {size:,} bytes"
-        if one.hot_functions:
-            found[f".text.* of {one.model}_hot.c"] = "code that runs faster in RAM: the start-up code copies it"
-    return found
+                sections[section] = f"constants of {model.model}, {size:,} bytes"
+        if model.hot_functions:
+            sections[f".text.* of {model.model}_hot.c"] = "code that runs faster in RAM: the start-up code copies it"
+    return sections
 
 
 def _places(packed: Packed) -> dict[str, Any]:
@@ -230,19 +230,19 @@ def _places(packed: Packed) -> dict[str, Any]:
     models = manifest.models
     sizes = [of_core for _, of_core in packed.cores.values()] or [manifest]
     arenas: dict[str, str] = {}
-    for one in models if not any(own.caller_has_arena for own in models) else ():
-        if one.pools:
-            own = {pool.symbol: pool for pool in one.pools if pool.is_arena and pool.bytes and not pool.section}
-            arenas |= {symbol: f"{one.model}_pool_{pool.name}_BYTES".upper() for symbol, pool in own.items()}
+    for entry in models if not any(described.caller_has_arena for described in models) else ():
+        if entry.pools:
+            pools = {pool.symbol: pool for pool in entry.pools if pool.is_arena and pool.bytes and not pool.section}
+            arenas |= {symbol: f"{entry.model}_pool_{pool.name}_BYTES".upper() for symbol, pool in pools.items()}
         elif any(total_arena_bytes(of_core.models) for of_core in sizes):
-            symbol = one.symbols["arena"]
+            symbol = entry.symbols["arena"]
             arenas[symbol] = f"{symbol}_BYTES".upper()
-    buffers = (name for one in models for name in one.device_buffers)
+    buffers = (name for model in models for name in model.device_buffers)
     return {
         "places_arena": bool(arenas) and not packed.arena_sections,
         "arenas": arenas,
         "memories": list(dict.fromkeys((*bytes_in_memories(models), *buffers))),
-        "variables": list(arenas) or [f"the variables of {one.model}" for one in models],
+        "variables": list(arenas) or [f"the variables of {model.model}" for model in models],
     }
 
 
@@ -296,8 +296,8 @@ def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
 
 def _emulated_by_zephyr() -> list[str]:
     """Return Zephyr's names of the machines in mtool's own list that were run in an emulator."""
-    known = boards.read_files((resources.path("boards.yaml"),)).boards.values()
-    return [board.templates["zephyr"] for board in known if board.emulator and board.status.get("zephyr") == "run"]
+    shipped = boards.read_files((resources.path("boards.yaml"),)).boards.values()
+    return [board.templates["zephyr"] for board in shipped if board.emulator and board.status.get("zephyr") == "run"]
 
 
 def _c_type(dtype: str) -> str:

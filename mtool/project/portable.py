@@ -90,17 +90,17 @@ def merged(
     files: dict[str, bytes] = {}
     chooser = f"{model}_core.h"
     names = models or (model,)
-    own = tuple(f"{name}{end}" for name in {model, *names} for end in "._")
+    prefixes = tuple(f"{name}{end}" for name in {model, *names} for end in "._")
     for core, sources in variants.items():
         for name in sources:
-            if not name.startswith(own):
+            if not name.startswith(prefixes):
                 files |= {name: sources[name]} if name.endswith((".c", ".h")) else {}
             elif name.endswith(".c"):
                 says = _report(model, core) if name == f"{names[0]}.c" else ""
                 files[f"{core.name}/{name[:-2]}_{core.name}.c"] = _guarded(model, core, sources[name], says)
             elif name.endswith(".h"):
                 files[f"{core.name}/{name}"] = sources[name]
-                files[name] = _leads(model, name, [one for one in variants if name in variants[one]])
+                files[name] = _leads(model, name, [core for core in variants if name in variants[core]])
     return FileTree({**files, chooser: _chooser(model, [*variants], refused or {})})
 
 

@@ -58,7 +58,7 @@ def program_in(source_folder: Path, project_folder: Path, *, only_c: bool = Fals
         how: further attributes of the program.
     """
     folder = Path(os.path.relpath(source_folder.resolve(), project_folder.resolve()))
-    found = sorted(
+    names = sorted(
         path.name
         for path in source_folder.glob("*")
         if path.suffix in (_SOURCES[:1] if only_c else _SOURCES) and path.is_file()
@@ -66,6 +66,6 @@ def program_in(source_folder: Path, project_folder: Path, *, only_c: bool = Fals
     return Program(
         folder=folder.as_posix(),
         above=folder.parent.as_posix(),
-        sources=tuple((folder / name).as_posix() for name in found),
+        sources=tuple((folder / name).as_posix() for name in names),
         **how,
     )

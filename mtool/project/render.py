@@ -55,7 +55,7 @@ def render(
     start = time.monotonic()
     chosen, values = choose(board, template, options or {})
     board = board.placed_by(chosen.name)
-    if chosen.builder == "arduino" and any(one.pools or one.constant_pools for one in manifest.models):
+    if chosen.builder == "arduino" and any(model.pools or model.constant_pools for model in manifest.models):
         raise UsageError("--pool is not supported on Arduino: its cores use a single RAM", hint="leave out --pool")
     folders = chosen.folders
     key = link_key.of_option(options or {})
@@ -68,16 +68,16 @@ def render(
     model = FileTree().merged(files, folders.model)
     extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
-    taken = loaded_modules.read(values, board)
+    accepted = loaded_modules.read(values, board)
     channel = values.get(CHANNEL)
-    if key is not None and taken is None and chosen.folders.ports and channel != "semihosting":
+    if key is not None and accepted is None and chosen.folders.ports and channel != "semihosting":
         raise UsageError(
             f"--link-key needs random numbers, which the port of {board.name} with {CHANNEL}={channel} lacks",
             hint="add --modules, whose flash counts the sessions, or use --template zephyr",
         )
-    if taken is not None:
-        crt = crt.merged(loaded_modules.sources(folders.sources, taken))
-        context["modules"] = asdict(taken)
+    if accepted is not None:
+        crt = crt.merged(loaded_modules.sources(folders.sources, accepted))
+        context["modules"] = asdict(accepted)
         context["sources"]["modules"] = [
             path for path in crt if path.endswith(".c") and path.startswith(loaded_modules.COMPILED)
         ]
@@ -93,11 +93,11 @@ def render(
     }
     drivers = chip_drivers.of_board(board, folders.ports)
     context["ports"] = drivers.for_templates()
-    own = _render_folder(chosen, context, trust=trust)
-    included = runtime_headers((own, model, crt, extra, app), headers)
+    rendered = _render_folder(chosen, context, trust=trust)
+    included = runtime_headers((rendered, model, crt, extra, app), headers)
     crt = crt.merged(drivers.files)
     tree = (
-        own.merged(model)
+        rendered.merged(model)
         .merged(crt)
         .merged(app)
         .merged(extra)
@@ -162,7 +162,7 @@ def check_protection(template: Template, board: Board) -> None:
     """
     unit = needed_unit(board.cpu, board.name)
     if not template.supports_protection(unit.label):
-        others = [one for one in board.templates if load(one).supports_protection(unit.label)]
+        others = [template for template in board.templates if load(template).supports_protection(unit.label)]
         what = f"the template {template.name} does not support memory protection (--protect) on {board.name}"
         hint = f"leave out --protect{f', or use --template {others[0]}' if others else ''}"
         raise UsageError(what, details=[f"its core: {board.cpu}, with {unit.name}"], hint=hint)
@@ -176,7 +176,7 @@ def _protection(
         return None
     check_protection(template, board)
     unit = needed_unit(board.cpu, board.name)
-    protections = [one.protection for one in manifest.models if one.protection is not None]
+    protections = [model.protection for model in manifest.models if model.protection is not None]
     stack_bytes = int(options.get("stack_bytes", 0))
     constants = [area for protection in protections for area in protection.areas if area.name == "constants"]
     return {
@@ -218,8 +218,8 @@ def _context(
     """Return the variables of a template, which it uses as `cookiecutter`; docs/add-a-template.md lists them."""
     sources = [path for path in model if path.endswith((".c", ".S"))]
     needed = runtime_sources(model, crt)
-    described = [one.for_templates() for one in manifest.models]
-    in_arena = {one.symbols.get("arena", "") for one in manifest.models}
+    described = [model.for_templates() for model in manifest.models]
+    in_arena = {model.symbols.get("arena", "") for model in manifest.models}
     memories = {name for one in manifest.models for name in one.device_buffers} | {*bytes_in_memories(manifest.models)}
     return {
         "folder": "project",
@@ -229,7 +229,7 @@ def _context(
         "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
         "buffer_memories": sorted(memories),
         "constant_memories": sorted(
-            {pool.name for one in manifest.models for pool in one.constant_pools if not pool.section}
+            {pool.name for model in manifest.models for pool in model.constant_pools if not pool.section}
         ),
         "board": board.model_dump(mode="json"),
         "modules": None,
@@ -240,9 +240,9 @@ def _context(
             "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],
             "levels": {
-                path: option for one in manifest.models for path, option in levels_of(sources, one.model).items()
+                path: option for model in manifest.models for path, option in levels_of(sources, model.model).items()
             },
-            "hot": hot_sources(sources, [one.model for one in manifest.models]),
+            "hot": hot_sources(sources, [model.model for model in manifest.models]),
             "binaries": [path for path in model if path.endswith(".bin")],
             "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },
@@ -306,7 +306,7 @@ def _render_line(text: str, template: Template, context: Mapping[str, Any], *, t
 
 def in_project(board: Board) -> Board:
     """Return a board as a project describes it: without facts for estimates only, its flash's reads and its power."""
-    memories = {name: one.model_copy(update={"reads": None, "pool": None}) for name, one in board.memories.items()}
+    memories = {name: mem.model_copy(update={"reads": None, "pool": None}) for name, mem in board.memories.items()}
     return board.model_copy(update={"memories": memories, "draws": None})
 
 

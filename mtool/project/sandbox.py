@@ -92,8 +92,8 @@ def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> j
     Raises:
         UsageError: it needs a feature that requires trust, or has unknown settings.
     """
-    own = variables["cookiecutter"]
-    settings, extensions = own.get("_jinja2_env_vars", {}), own.get("_extensions", [])
+    context = variables["cookiecutter"]
+    settings, extensions = context.get("_jinja2_env_vars", {}), context.get("_extensions", [])
     if extensions and not trust:
         details = [f"_extensions: {json.dumps(extensions)}"]
         raise UsageError(f"{folder / DEFAULTS} loads Python code into Jinja", details=details, hint=_TRUST)
@@ -145,9 +145,9 @@ def reporting(name: str, folder: Path, text: str) -> Iterator[None]:
         details = ["expected: a folder named {{cookiecutter.folder}}"]
         raise UsageError(f"the template {folder} has no folder to render", details=details) from None
     except jinja2.TemplateNotFound as missing:
-        found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("templates/*/*"))
+        paths = sorted(path.relative_to(folder).as_posix() for path in folder.glob("templates/*/*"))
         what = f"the template {name} lacks {missing.name}, which the board needs"
-        raise UsageError(what, details=found) from None
+        raise UsageError(what, details=paths) from None
     except SecurityError as refused:
         raise UsageError(
             f"the template {name} accesses Python's internals", details=[f"{text}: {refused.message}"], hint=_TRUST
@@ -165,9 +165,9 @@ def reporting(name: str, folder: Path, text: str) -> Iterator[None]:
 
 def _undefined(undefined: jinja2.UndefinedError, name: str, text: str) -> UsageError:
     """Return the error for an undefined name, in terms for the template's author."""
-    said = undefined.message or ""
-    found = re.search(r"has no attribute '([^']*)'", said) or re.search(r"'([^']*)' is undefined", said)
-    what = f"{found[1]!r} is not defined" if found else said
+    message = undefined.message or ""
+    match = re.search(r"has no attribute '([^']*)'", message) or re.search(r"'([^']*)' is undefined", message)
+    what = f"{match[1]!r} is not defined" if match else message
     details = [f"{text}: {what}"]
     hint = "check its spelling (docs/add-a-template.md lists all names), or add it to the board's entry"
     return UsageError(f"the template {name} needs a value that the board does not have", details=details, hint=hint)

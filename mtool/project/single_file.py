@@ -51,48 +51,48 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
         name: the model's name, or with several models the firmware's.
         runtime: the part of the runtime to inline.
     """
-    own = {path: parts_of(files, path) for path in files if path in files.outline}
-    outside = {path: files[path] for path in files if path not in own}
-    descriptors = [path for path in own if path.endswith("_rpc.c")]
-    public = list(dict.fromkeys(path for path in (f"{name}.h", *(f"{model}.h" for model in models)) if path in own))
+    parsed = {path: parts_of(files, path) for path in files if path in files.outline}
+    outside = {path: files[path] for path in files if path not in parsed}
+    descriptors = [path for path in parsed if path.endswith("_rpc.c")]
+    public = list(dict.fromkeys(path for path in (f"{name}.h", *(f"{model}.h" for model in models)) if path in parsed))
     functions = [
         f"{model}_packed.h"
         for model in models
-        if any(part.name == f"{model}_functions" for part in own.get(f"{model}_packed.h", ()))
+        if any(part.name == f"{model}_functions" for part in parsed.get(f"{model}_packed.h", ()))
     ]
-    private = {path: own[path] for path in own if path.endswith(".h") and path not in (*public, *functions)}
+    private = {path: parsed[path] for path in parsed if path.endswith(".h") and path not in (*public, *functions)}
     sources = {
-        model: {path: own[path] for end in _SOURCES if (path := f"{model}{end}.c") in own}
+        model: {path: parsed[path] for end in _SOURCES if (path := f"{model}{end}.c") in parsed}
         for model in dict.fromkeys((name, *models))
     }
-    parts = [part for one in (private, *sources.values()) for inside in one.values() for part in inside]
-    named = words(part for path in descriptors for part in own[path])
+    parts = [part for group in (private, *sources.values()) for inside in group.values() for part in inside]
+    named = words(part for path in descriptors for part in parsed[path])
     named |= words(data.decode(errors="replace") for path, data in outside.items() if path.endswith(_C))
     inner = _Inner.of({part.name for inside in private.values() for part in inside} - named - {""}, parts)
     headers = {path: data.decode() for path, data in runtime.headers.items()}
-    headers |= {path: "\n".join(own[path]) for path in (*public, *functions)}
+    headers |= {path: "\n".join(parsed[path]) for path in (*public, *functions)}
     unit = _Unit({**headers, **{path: inner.text(inside) for path, inside in private.items()}})
     header = "".join(unit.written(path) for path in (public[0], *functions))
     source = "".join(unit.expanded(text.decode()) for text in runtime.sources.values())
-    taken = _taken(sources, header)
+    new_names = _new_names(sources, header)
     for model, inside in sources.items():
         for own_parts in inside.values():
-            written = unit.expanded(renamed(inner.text(own_parts), taken[model]))
+            written = unit.expanded(renamed(inner.text(own_parts), new_names[model]))
             written = f"\n{written}".replace(_OPTIMIZE, f"{_PUSH}{_OPTIMIZE}").removeprefix("\n")
             source += f"{written}{_POP * (_OPTIMIZE in written)}\n"
-    maps = "".join(f"{part}\n" for model in models for part in own[f"{model}.c"] if part.kind == "map")
+    maps = "".join(f"{part}\n" for model in models for part in parsed[f"{model}.c"] if part.kind == "map")
     far = "".join(dict.fromkeys(f"{part}\n" for part in parts if part.kind == "far"))
-    text = f'{own[public[0]][0]}\n{maps}{far}{_CLANG}#include "{name}.h"\n\n{source}'
-    made = {f"{name}.h": header, f"{name}.c": text}
+    text = f'{parsed[public[0]][0]}\n{maps}{far}{_CLANG}#include "{name}.h"\n\n{source}'
+    texts = {f"{name}.h": header, f"{name}.c": text}
     for path in descriptors:
-        used = words(own[path])
-        kept = {
-            inside: _text(one for one in private[inside] if one.kind != "declaration" or one.name in used)
+        used = words(parsed[path])
+        declarations = {
+            inside: _text(part for part in private[inside] if part.kind != "declaration" or part.name in used)
             for inside in private
         }
-        alone = _Unit(kept, dict.fromkeys((*public, *functions), f'#include "{name}.h"\n'))
-        made[path] = f"{own[path][0]}\n{alone.expanded(_text(own[path]))}"
-    return FileTree({**outside, **{path: _spaced(text).encode() for path, text in made.items()}})
+        alone = _Unit(declarations, dict.fromkeys((*public, *functions), f'#include "{name}.h"\n'))
+        texts[path] = f"{parsed[path][0]}\n{alone.expanded(_text(parsed[path]))}"
+    return FileTree({**outside, **{path: _spaced(text).encode() for path, text in texts.items()}})
 
 
 @frozen
@@ -108,10 +108,10 @@ class _Inner:
         definitions = {
             part.name: part for part in parts if part.name in names and part.kind in ("function", "object", "table")
         }
-        found = [(part.name, words([part])) for part in parts if part.kind != "table"]
+        uses = [(part.name, words([part])) for part in parts if part.kind != "table"]
         unused = set[str]()
         for name, part in definitions.items():
-            is_called = any(name in inside and of not in {name, *unused} for of, inside in found)
+            is_called = any(name in inside and of not in {name, *unused} for of, inside in uses)
             if part.kind == "function" and not is_called and not part.startswith("MT_ALONE "):
                 unused.add(name)
         return cls(definitions, frozenset(unused))
@@ -121,14 +121,14 @@ class _Inner:
 
         Objects are defined before they are used, so that their declarations go; functions keep theirs.
         """
-        kept = []
+        result = []
         for part in parts:
             definition = self.definitions.get(part.name)
             if definition is None:
-                kept.append(part)
+                result.append(part)
             elif part.name not in self.unused and (part.kind != "declaration" or definition.kind == "function"):
-                kept.append(part.static)
-        return _text(kept)
+                result.append(part.static)
+        return _text(result)
 
 
 def _text(parts: Iterable[Part]) -> str:
@@ -137,25 +137,25 @@ def _text(parts: Iterable[Part]) -> str:
     return "\n".join("" if part.kind == "linkage" else part for part in parts if part.kind not in left_out)
 
 
-def _taken(sources: Mapping[str, Mapping[str, Sequence[Part]]], header: str) -> dict[str, dict[str, str]]:
+def _new_names(sources: Mapping[str, Mapping[str, Sequence[Part]]], header: str) -> dict[str, dict[str, str]]:
     """Return new names for the statics of each model whose names another one uses too.
 
     The new names occur in none of the texts, nor in the header that all of them include: `kws_run` is the entry
     point's, and a static `run` becomes `kws_run_`.
     """
-    parts = {model: [part for inside in own.values() for part in inside] for model, own in sources.items()}
-    statics = {model: {part.name for part in own if part.is_static} for model, own in parts.items()}
+    parts = {model: [part for inside in files.values() for part in inside] for model, files in sources.items()}
+    statics = {model: {part.name for part in group if part.is_static} for model, group in parts.items()}
     counts = Counter(name for names in statics.values() for name in names)
-    known = words(part for own in parts.values() for part in own if part.kind != "table") | words([header])
-    found: dict[str, dict[str, str]] = {model: {} for model in sources}
+    used = words(part for group in parts.values() for part in group if part.kind != "table") | words([header])
+    result: dict[str, dict[str, str]] = {model: {} for model in sources}
     for model, names in statics.items():
         for name in names:
             if counts[name] > 1:
                 free = f"{model}_{name}"
-                while free in known:
+                while free in used:
                     free += "_"
-                found[model][name] = free
-    return found
+                result[model][name] = free
+    return result
 
 
 class _Unit:
@@ -184,15 +184,15 @@ class _Unit:
                 lines.append(self._included(line, include[1], include[2], is_conditional=depth > 0))
         return "".join(lines)
 
-    def _included(self, line: str, own: str | None, library: str | None, *, is_conditional: bool) -> str:
-        line = self.instead.get(own or "", line)
-        key = line if own in self.instead else own or str(library)
+    def _included(self, line: str, quoted: str | None, system: str | None, *, is_conditional: bool) -> str:
+        line = self.instead.get(quoted or "", line)
+        key = line if quoted in self.instead else quoted or str(system)
         if key in self.seen:
             return ""
         if not is_conditional:
             self.seen.add(key)
-        if own in self.texts and own is not None:
-            return f"/* {own} */\n{self.expanded(self.texts[own])}\n"
+        if quoted in self.texts and quoted is not None:
+            return f"/* {quoted} */\n{self.expanded(self.texts[quoted])}\n"
         return line
 
 

@@ -45,7 +45,7 @@ class Option(Strict):
         """
         if self.type == "choice" and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
-        wrong = [one for one in text.split() if self.type == "definitions" and not _DEFINITION.fullmatch(one)]
+        wrong = [word for word in text.split() if self.type == "definitions" and not _DEFINITION.fullmatch(word)]
         if wrong:
             raise ValueError(
                 f"NAME or NAME=VALUE of letters, digits, _ . + and -, separated by spaces, not {wrong[0]!r}"
@@ -117,24 +117,24 @@ class Template(Strict):
         """Return whether it supports memory protection by a unit, by its label ("pmsav7")."""
         return self.protects if isinstance(self.protects, bool) else unit in self.protects
 
-    def read_options(self, given: Mapping[str, str], board: Board) -> dict[str, str | int | bool]:
+    def read_options(self, texts: Mapping[str, str], board: Board) -> dict[str, str | int | bool]:
         """Return the value of every option: the given one, else the board's default, else the template's.
 
         Raises:
             UsageError: an option is unknown or its value is wrong; the message lists the choices.
         """
-        given = {**{name: str(value) for name, value in board.options.get(self.name, {}).items()}, **given}
-        for name in given:
+        texts = {**{name: str(value) for name, value in board.options.get(self.name, {}).items()}, **texts}
+        for name in texts:
             if name not in self.options and name != link_key.OPTION:  # which every template has: it is a secret
                 what = f"the template {self.name} has no option {name!r}"
-                details = [f"{known}: {option.help}" for known, option in sorted(self.options.items())]
+                details = [f"{option_name}: {option.help}" for option_name, option in sorted(self.options.items())]
                 raise UsageError(what, details=details, hint=spelling.did_you_mean(name, self.options))
         values: dict[str, str | int | bool] = {}
         for name, option in sorted(self.options.items()):
             try:
-                values[name] = option.read(given[name]) if name in given else option.default
+                values[name] = option.read(texts[name]) if name in texts else option.default
             except ValueError as expected:
-                what = f"invalid value {given[name]!r} for option {name} of the template {self.name}"
+                what = f"invalid value {texts[name]!r} for option {name} of the template {self.name}"
                 raise UsageError(what, details=[f"expected: {expected}", f"{name}: {option.help}"]) from None
         if values.get(CHANNEL) == _AUTO:
             values[CHANNEL] = "uart" if "uart" in board.ports else "semihosting"
@@ -167,8 +167,8 @@ def load(template: str) -> Template:
     Raises:
         UsageError: there is none, or its template.yaml violates the schema; the message has the choices or the key.
     """
-    own = template in names()
-    folder = (resources.path("project_templates") / template if own else Path(template)).resolve()
+    is_own = template in names()
+    folder = (resources.path("project_templates") / template if is_own else Path(template)).resolve()
     path = folder / FILE_NAME
     if not path.is_file():
         raise UsageError(
@@ -186,5 +186,5 @@ def load(template: str) -> Template:
             )
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None
-    made = {"name": template if own else folder.name, "folder": folder, "is_own": own}
-    return records.read(Template, {**entry, **made}, f"{path} does not match the schema")
+    facts = {"name": template if is_own else folder.name, "folder": folder, "is_own": is_own}
+    return records.read(Template, {**entry, **facts}, f"{path} does not match the schema")

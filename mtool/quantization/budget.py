@@ -79,22 +79,22 @@ class Budget:
         Raises:
             UsageError: a limit is unknown, given twice, or not a number of its kind.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for part in text.split(","):
             name, value = (text.strip() for text in part.partition("=")[::2])
-            if name not in cls.__dataclass_fields__ or name in found:
-                why = "is given twice" if name in found else "is not a limit"
+            if name not in cls.__dataclass_fields__ or name in values:
+                why = "is given twice" if name in values else "is not a limit"
                 limits = ", ".join(cls.__dataclass_fields__)
                 raise UsageError(f"--budget {text}: {name!r} {why}", details=[f"limits: {limits}"], hint=_EXAMPLE)
             size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KM])(?:B|iB)?|B?)", value)
             number = re.fullmatch(r"(-?\d+(?:\.\d+)?) ?(?:ms|%|dB)?", value)
             if name in ("flash", "ram") and size:
-                found[name] = int(float(size[1]) * {None: 1, "K": 1 << 10, "M": 1 << 20}[size[2]])
+                values[name] = int(float(size[1]) * {None: 1, "K": 1 << 10, "M": 1 << 20}[size[2]])
             elif name not in ("flash", "ram") and number and (float(number[1]) <= 0) == (name == "accuracy"):
-                found[name] = float(number[1])
+                values[name] = float(number[1])
             else:
                 raise UsageError(f"--budget {text}: {name} has to be {_EXPECTED[name]}; found {value!r}", hint=_EXAMPLE)
-        return cls(**found)
+        return cls(**values)
 
     def __str__(self) -> str:
         """Return it as it is written for --budget."""
@@ -173,15 +173,15 @@ def price(path: Path, board: Board, options: Options) -> Cost:
         for name in operator.origins:
             sizes[name][operator.whole or operator.name] = operator.constant_bytes
             times[name] += share * (ms or 0.0)
-    of_layers = {name: (float(sum(each.values())), times[name]) for name, each in sizes.items()}
+    of_layers = {name: (float(sum(size.values())), times[name]) for name, size in sizes.items()}
     flash, ram = (None if need is None else need.bytes for need in (fit.flash, fit.ram))
     return Cost(flash, ram, ms, of_layers)
 
 
 def least_sqnr(before: Sequence[Sample], after: Sequence[Sample]) -> float:
     """Return the least ratio of signal and difference of a model's outputs, in decibels."""
-    pairs = ([flat([one[name] for one in run]) for run in (before, after)] for name in before[0])
-    return min((_MOST_DB if (found := sqnr_db(*pair)) is None else found for pair in pairs), default=_MOST_DB)
+    pairs = ([flat([sample[name] for sample in run]) for run in (before, after)] for name in before[0])
+    return min((_MOST_DB if (sqnr := sqnr_db(*pair)) is None else sqnr for pair in pairs), default=_MOST_DB)
 
 
 # The search.
@@ -202,10 +202,10 @@ class Start:
         Raises:
             UsageError: it has no such layer or tensor, or that can't have other bits.
         """
-        found = self.copy()
-        tensors = {name for group in rounding.activations_of(found) for name in group}
-        rounding.widen(found, {*bits.wide})
-        layers = {layer.node.name: layer for layer in rounding.layers_of(found, self.floats)}
+        model = self.copy()
+        tensors = {name for group in rounding.activations_of(model) for name in group}
+        rounding.widen(model, {*bits.wide})
+        layers = {layer.node.name: layer for layer in rounding.layers_of(model, self.floats)}
         unknown = sorted([*(bits.weights.keys() - layers.keys()), *({*bits.wide} - tensors)])
         missing = [name for name in layers if name not in bits.weights]
         if unknown or missing:
@@ -216,14 +216,14 @@ class Start:
                 details=[f"its layers: {', '.join(sorted(layers)[:4])}"],
                 hint="use the recipe with the model and the options that it was made for",
             )
-        for number, (layer, pairs) in enumerate(self.inputs(found, [*layers.values()])):
+        for number, (layer, pairs) in enumerate(self.inputs(model, [*layers.values()])):
             chosen = bits.weights[layer.node.name]
             if chosen == FLOAT:
-                rounding.keep_float(found, self.floats, layer)
+                rounding.keep_float(model, self.floats, layer)
             else:
-                rounding.put(found, layer, *rounding.fitted(layer, pairs, (chosen,)))
+                rounding.put(model, layer, *rounding.fitted(layer, pairs, (chosen,)))
             listener(number + 1, len(layers))
-        return found
+        return model
 
     def inputs(self, model: onnx.ModelProto, layers: Sequence[Layer]) -> Iterator[tuple[Layer, Pairs]]:
         """Yield each layer, and the samples of its input in both models; the layer may change before the next."""
@@ -242,9 +242,9 @@ class Start:
 
     def copy(self) -> onnx.ModelProto:
         """Return a copy of the model of 8 bits."""
-        found = onnx.ModelProto()
-        found.CopyFrom(self.integers)
-        return found
+        model = onnx.ModelProto()
+        model.CopyFrom(self.integers)
+        return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +318,9 @@ class Search:
         """Return a model with these bits, quantized and measured."""
         key = repr((sorted(bits.weights.items()), sorted(bits.wide)))
         if key not in self.points:
-            made = self.source.made(bits, lambda done, total: self._step())
-            cost, score = self.bench.price(made), self.bench.judge(made)
-            self.points[key] = Point(bits, self.total_bytes(bits), cost, score, made)
+            model = self.source.made(bits, lambda done, total: self._step())
+            cost, score = self.bench.price(model), self.bench.judge(model)
+            self.points[key] = Point(bits, self.total_bytes(bits), cost, score, model)
         return self.points[key]
 
     def _step(self) -> None:
@@ -363,13 +363,13 @@ class Search:
                 middle = (last + after) // 2
                 last, after = (middle, after) if is_before(middle) else (last, middle)
         self.tried(self.state(4))
-        found = self.best()
-        if self.lacks(found) and not self.excess(found):
-            found = self._more(found)
-        if self.lacks(found) or self.excess(found):
+        best = self.best()
+        if self.lacks(best) and not self.excess(best):
+            best = self._more(best)
+        if self.lacks(best) or self.excess(best):
             raise self._none()
         self.listener(self.total, self.total)
-        return found, self._front(found)
+        return best, self._front(best)
 
     def best(self) -> Point:
         """Return the model that exceeds the costs least, lacks least, and is the most accurate or smallest.
@@ -381,12 +381,12 @@ class Search:
             return sum(self.excess(point).values()), self.lacks(point)
 
         least = min(map(misses, self.points.values()))
-        found = [point for point in self.points.values() if misses(point) == least]
+        best = [point for point in self.points.values() if misses(point) == least]
         if not self.budget.costs:
-            return min(found, key=lambda point: point.weight_bytes)
-        top = max(point.score.accuracy or 0.0 for point in found)
+            return min(best, key=lambda point: point.weight_bytes)
+        top = max(point.score.accuracy or 0.0 for point in best)
         noise = max(1, (self.bench.samples * top * (1 - top)) ** 0.5) / self.bench.samples + 1e-9
-        equal = [point for point in found if (point.score.accuracy or 0.0) >= top - noise]
+        equal = [point for point in best if (point.score.accuracy or 0.0) >= top - noise]
         return min(equal, key=lambda point: (-round(point.score.sqnr_db, 1), point.weight_bytes))
 
     def weight_bytes(self, bits: Bits) -> dict[str, float]:
@@ -421,18 +421,18 @@ class Search:
         noise = {name: {WIDE: base} for name in names}
         uniform = {bits: source.copy() for bits in _FEWER}
         for layer, pairs in source.inputs(source.integers, self.layers):
-            for bits, found in zip(_FEWER, rounding.fitted(layer, pairs, _FEWER), strict=True):
+            for bits, fit in zip(_FEWER, rounding.fitted(layer, pairs, _FEWER), strict=True):
                 trial = source.copy()
                 for model in (trial, uniform[bits]):
-                    rounding.put(model, layer, found)
+                    rounding.put(model, layer, fit)
                 noise[layer.node.name][bits] = self._noise(trial)
             self._step()
         price: dict[str, dict[int, float]] = {name: {} for name in names}
         for bits, model in {WIDE: source.integers, **uniform}.items():
             state = self.state(bits)
-            cost, own = self.bench.price(model), self.weight_bytes(state)
+            cost, layer_bytes = self.bench.price(model), self.weight_bytes(state)
             for name in names:
-                flash, ms = cost.of_layers.get(name, (own[name], 0.0))
+                flash, ms = cost.of_layers.get(name, (layer_bytes[name], 0.0))
                 limits = self.budget.costs
                 parts = [part / limits[limit] for limit, part in (("flash", flash), ("ms", ms)) if limit in limits]
                 price[name][bits] = sum(parts) if parts else flash
@@ -447,9 +447,9 @@ class Search:
         onnx.save(model, str(path))
         return reference.outputs(path, self.some)
 
-    def _more(self, found: Point) -> Point:
+    def _more(self, point: Point) -> Point:
         """Return a model with the first that is accurate enough of 1, 2, 4… changes to more bits, or the last."""
-        bits, changes = found.bits, []
+        bits, changes = point.bits, []
         for tensors in rounding.activations_of(self.source.integers):
             trial = self.source.copy()
             rounding.widen(trial, set(tensors))
@@ -465,26 +465,26 @@ class Search:
             changed = [(name, is_layer) for is_layer, _, names in changes[:count] for name in names]
             floats = {name: FLOAT for name, is_layer in changed if is_layer}
             wide = tuple(name for name, is_layer in changed if not is_layer)
-            found = self.tried(Bits({**bits.weights, **floats}, wide))
-            if not self.lacks(found) or self.excess(found):
+            point = self.tried(Bits({**bits.weights, **floats}, wide))
+            if not self.lacks(point) or self.excess(point):
                 break
-        return found
+        return point
 
-    def _front(self, found: Point) -> tuple[Point, ...]:
+    def _front(self, chosen: Point) -> tuple[Point, ...]:
         def costs(point: Point) -> tuple[float, ...]:
             cost = point.cost
             return (cost.flash or point.weight_bytes, cost.ram or 0, cost.ms or 0, -point.score.sqnr_db)
 
         every = {costs(point): point for point in self.points.values()}
-        worse = {one for one in every for other in every if one != other and all(np.array(other) <= np.array(one))}
-        return tuple(every[one] for one in sorted({*every.keys() - worse, costs(found)})[::-1])
+        worse = {row for row in every for other in every if row != other and all(np.array(other) <= np.array(row))}
+        return tuple(every[point] for point in sorted({*every.keys() - worse, costs(chosen)})[::-1])
 
     def _none(self) -> FitError:
         """Return the error with the models that were tried, and the nearest."""
         nearest = self.best()
         over = []
         for name in self.excess(nearest):
-            has, most = (_COSTS[name](getattr(one, name)) for one in (nearest.cost, self.budget))
+            has, most = (_COSTS[name](getattr(figures, name)) for figures in (nearest.cost, self.budget))
             over.append(f"{name}: {has} of {most}")
         if lack := self.lacks(nearest):
             over.append(f"SQNR: {lack:.2g} dB less" if self.least is None else f"accuracy: {lack:.2g} points less")

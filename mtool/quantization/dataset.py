@@ -73,14 +73,14 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         UsageError: something is missing, or a shape or type differs from the model's.
         BuildError: there are images, and Pillow is not installed.
     """
-    found: Array | None = None
+    truth: Array | None = None
     changes: list[str] = []
     if path.is_dir():
         folders = _folders(path)
         parts = [_folder(folder, tensors, pixels or Pixels(), changes) for folder in folders.values()]
         read_samples = [sample for part in parts for sample in part]
         if None not in folders:
-            found = np.repeat(np.array(list(folders), np.int64), [len(part) for part in parts])
+            truth = np.repeat(np.array(list(folders), np.int64), [len(part) for part in parts])
             titles = [f"{number} {folder.name}" for number, folder in folders.items()]
             shown = ", ".join([*titles[:3], "…", titles[-1]] if titles[4:] else titles)
             log.info("the folders in %s are classes: %s", path, shown)
@@ -89,39 +89,39 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         there = arrays.stored(path)
         inputs = {tensor.name for tensor in tensors}
         named = [there[name] for name in _LABEL_NAMES if name in there and name not in inputs]
-        found = next((array.load() for array in named if array.name == _LABEL_NAMES[0] or _are_classes(array)), None)
+        truth = next((array.load() for array in named if array.name == _LABEL_NAMES[0] or _are_classes(array)), None)
     if labels is not None:
-        found = labels_of(labels)
-        if len(found) != len(read_samples) and (len(found) == 1 or found.size == len(read_samples)):
-            found = found.reshape(-1)  # a text with several in a line
-    if found is not None and found.shape[:1] != (len(read_samples),):
+        truth = labels_of(labels)
+        if len(truth) != len(read_samples) and (len(truth) == 1 or truth.size == len(read_samples)):
+            truth = truth.reshape(-1)  # a text with several in a line
+    if truth is not None and truth.shape[:1] != (len(read_samples),):
         raise UsageError(
-            f"found {plural.count(len(read_samples), 'sample')} but {plural.count(len(np.atleast_1d(found)), 'label')}",
+            f"found {plural.count(len(read_samples), 'sample')} but {plural.count(len(np.atleast_1d(truth)), 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     _check_finite(read_samples, str(path))
     few = plural.count(len(changes), "image")
-    doubts = [f"{few} in {path} changed a lot when resized to the model's input: {one}" for one in changes[:1]]
-    return Data(tuple(read_samples), found, tuple(doubts))
+    doubts = [f"{few} in {path} changed a lot when resized to the model's input: {change}" for change in changes[:1]]
+    return Data(tuple(read_samples), truth, tuple(doubts))
 
 
-def of_arrays(given: Sequence[Sample], tensors: Sequence[Tensor]) -> Data:
+def of_arrays(samples: Sequence[Sample], tensors: Sequence[Tensor]) -> Data:
     """Return samples that are arrays already.
 
     Raises:
         UsageError: there are none, or one is not a sample of the model's inputs.
     """
-    if not given:
+    if not samples:
         raise UsageError("there are no samples to calibrate with")
-    for index, sample in enumerate(given):
+    for index, sample in enumerate(samples):
         try:
             to_bytes(tensors, sample)
         except UsageError as refused:
             refused.what = f"sample {index}: {refused.what}"
             raise
-    found = tuple({name: np.asarray(array) for name, array in sample.items()} for sample in given)
-    _check_finite(found, "the data")
-    return Data(found)
+    arrays = tuple({name: np.asarray(array) for name, array in sample.items()} for sample in samples)
+    _check_finite(arrays, "the data")
+    return Data(arrays)
 
 
 def hash_of(samples: Sequence[Sample], start: bytes = b"") -> "hashlib._Hash":
@@ -133,9 +133,9 @@ def hash_of(samples: Sequence[Sample], start: bytes = b"") -> "hashlib._Hash":
     return sha
 
 
-def _check_finite(given: Sequence[Sample], title: str) -> None:
+def _check_finite(samples: Sequence[Sample], title: str) -> None:
     """Refuse values without a range."""
-    for index, sample in enumerate(given):
+    for index, sample in enumerate(samples):
         for name, array in sample.items():
             wrong = np.argwhere(~np.isfinite(array)) if array.dtype.kind == "f" else np.empty((0, 1), int)
             if len(wrong):
@@ -170,21 +170,21 @@ def _folders(path: Path) -> Mapping[int | None, Path]:
     """
     if any(map(_is_sample, path.iterdir())):
         return {None: path}
-    folders = [inner for inner in sorted(path.iterdir()) if inner.is_dir() and any(map(_is_sample, inner.iterdir()))]
-    if not folders:
+    places = [inner for inner in sorted(path.iterdir()) if inner.is_dir() and any(map(_is_sample, inner.iterdir()))]
+    if not places:
         kinds = f".npy, {', '.join(IMAGES)}"
         raise UsageError(
             f"{path} has no samples",
             details=[f"expected files that end with {kinds}, or folders of them, one for each class"],
             hint="give a folder with such files, or a .npz file",
         )
-    names = [folder.name for folder in folders]
+    names = [folder.name for folder in places]
     if not all(name.isdecimal() for name in names):
-        return dict(enumerate(folders))
-    found: dict[int | None, Path] = {int(name): path / name for name in sorted(names, key=int)}
-    if len(found) < len(names):
+        return dict(enumerate(places))
+    folders: dict[int | None, Path] = {int(name): path / name for name in sorted(names, key=int)}
+    if len(folders) < len(names):
         raise UsageError(f"{path}: two folders are the same class", details=[", ".join(names)])
-    return found
+    return folders
 
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> list[Sample]:

@@ -72,23 +72,23 @@ class Labelled:
         Raises:
             UsageError: they don't suit the model or the metrics, or there are no labels.
         """
-        found = dataset.read(self.data, described.inputs, pixels=self.pixels, labels=self.labels)
-        if found.labels is None:
+        data = dataset.read(self.data, described.inputs, pixels=self.pixels, labels=self.labels)
+        if data.labels is None:
             raise UsageError(
                 f"{self.data} has no labels",
                 details=["expected an array `labels` with a class, or a row of numbers, for each sample"],
                 hint="add it: np.savez(..., labels=[3, 0, ...]); or give a file: --labels FILE",
             )
         tensor = _scores(described, self.scoring.output)
-        output, doubts = output_of(tensor), found.doubts
-        if more := doubts_of_labels(found.labels, output):
+        output, doubts = output_of(tensor), data.doubts
+        if more := doubts_of_labels(data.labels, output):
             rebuilt = _rebuilt(described, tensor)
-            said = f"all labels are 0 or 1, and {tensor.name} has an input's shape: the score is the mean square error"
-            output, doubts = (_ERROR, (*doubts, said)) if rebuilt else (output, (*doubts, *more))
-        _, labels = check(found.labels, len(found.samples), self.scoring, output)
+            note = f"all labels are 0 or 1, and {tensor.name} has an input's shape: the score is the mean square error"
+            output, doubts = (_ERROR, (*doubts, note)) if rebuilt else (output, (*doubts, *more))
+        _, labels = check(data.labels, len(data.samples), self.scoring, output)
         for doubt in doubts:
             log.warning("%s", doubt)
-        return Data(found.samples[: self.most], labels[: self.most])
+        return Data(data.samples[: self.most], labels[: self.most])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        own = {"model": self.model, "board": self.board or None, "reference": self.reference or None}
-        return {**own, "reused": self.reused, **self.figures.as_json()}
+        labels = {"model": self.model, "board": self.board or None, "reference": self.reference or None}
+        return {**labels, "reused": self.reused, **self.figures.as_json()}
 
 
 @locks.keep_locks()
@@ -182,8 +182,8 @@ def evaluations(
             continue
         start = time.monotonic()
         name, outputs = reference.computed_by(model.path, read.samples, options=model.options)
-        found = judged(model.manifest, outputs, read, labelled.scoring)
-        yield _logged(Evaluation(model.path.name, "", found, reference=name), start)
+        figures = judged(model.manifest, outputs, read, labelled.scoring)
+        yield _logged(Evaluation(model.path.name, "", figures, reference=name), start)
 
 
 def run(
@@ -202,24 +202,24 @@ def run(
     """
     start, tensor, total = time.monotonic(), _scores(model.manifest, scoring.output), len(read.samples)
     is_sequence = bool(model.manifest.states)
-    with _results(prepared, tensor, keeps=keeps and not is_sequence) as (known, add):
+    with _results(prepared, tensor, keeps=keeps and not is_sequence) as (results, add):
         numbered = ((sample, number if is_sequence else 0) for number, sample in enumerate(read.samples))
         keys = [dataset.hash_of([sample], b"%d" % number).digest()[:_KEY_BYTES] for sample, number in numbered]
-        left = [number for number, key in enumerate(keys) if key not in known]
-        reused = total - len(left)
+        missing = [number for number, key in enumerate(keys) if key not in results]
+        reused = total - len(missing)
         listener(reused, total)
         numbers = itertools.count(reused + 1)
 
         def keep(number: int, outputs: Sample) -> None:
-            add(keys[left[number]], outputs[tensor.name])
+            add(keys[missing[number]], outputs[tensor.name])
             listener(next(numbers), total)
 
-        if left:
+        if missing:
             with deployment.open(prepared) as device:
-                infer_all(device, prepared, [read.samples[number] for number in left], deployment, keep)
-        outputs = [{tensor.name: known[key]} for key in keys]
-    found = judged(model.manifest, outputs, read, scoring)
-    return _logged(Evaluation(model.path.name, prepared.board.name, found, reused), start)
+                infer_all(device, prepared, [read.samples[number] for number in missing], deployment, keep)
+        outputs = [{tensor.name: results[key]} for key in keys]
+    metrics = judged(model.manifest, outputs, read, scoring)
+    return _logged(Evaluation(model.path.name, prepared.board.name, metrics, reused), start)
 
 
 def _logged(done: Evaluation, start: float) -> Evaluation:
@@ -242,11 +242,11 @@ def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: 
     """
     assert read.labels is not None
     tensor = _scores(described, scoring.output)
-    rows = np.stack([sampling.real(np.asarray(one[tensor.name]), tensor).reshape(-1) for one in outputs])
+    rows = np.stack([sampling.real(np.asarray(output[tensor.name]), tensor).reshape(-1) for output in outputs])
     rebuilt = _rebuilt(described, tensor) if read.labels.shape[1:] == (1,) else None
     if rebuilt is None:
         return figures(rows, read.labels, scoring, output_of(tensor))
-    inputs = [sampling.real(np.asarray(one[rebuilt.name]), rebuilt).reshape(-1) for one in read.samples]
+    inputs = [sampling.real(np.asarray(sample[rebuilt.name]), rebuilt).reshape(-1) for sample in read.samples]
     errors = np.square(rows - inputs).mean(axis=1, keepdims=True)
     return figures(errors, read.labels, replace(scoring, metrics=scoring.metrics or ("auc", "map")), _ERROR)
 
@@ -256,7 +256,7 @@ _ERROR = Output("the mean square error", 1)
 
 def _rebuilt(described: Manifest, tensor: Tensor) -> Tensor | None:
     """Return the input that an output of several values reconstructs: it has the same shape."""
-    same = (one for one in described.inputs if one.shape == tensor.shape)
+    same = (input for input in described.inputs if input.shape == tensor.shape)
     return next(same, None) if output_of(tensor).size > 1 else None
 
 
@@ -267,19 +267,19 @@ def _scores(described: Manifest, name: str) -> Tensor:
         UsageError: there are several and none is named, or the size of its results varies.
     """
     counts = {output.count for output in described.outputs}
-    found = [output for output in described.outputs if output.name not in counts and name in ("", output.name)]
-    if len(found) != 1:
-        what = f"the model has no output {name!r}" if name else f"the model has {len(found)} outputs"
-        rows = [f"{one.name} {formatting.tensor(one)}" for one in described.outputs]
+    outputs = [output for output in described.outputs if output.name not in counts and name in ("", output.name)]
+    if len(outputs) != 1:
+        what = f"the model has no output {name!r}" if name else f"the model has {len(outputs)} outputs"
+        rows = [f"{output.name} {formatting.tensor(output)}" for output in described.outputs]
         raise UsageError(
             what, details=rows, hint=f"name the one with the scores: --scores {described.outputs[-1].name}"
         )
-    if found[0].count is not None or found[0].dims is not None:
+    if outputs[0].count is not None or outputs[0].dims is not None:
         raise UsageError(
-            f"the size of {found[0].name} varies, and labels need the same number of scores for each sample",
-            details=[formatting.tensor(found[0])],
+            f"the size of {outputs[0].name} varies, and labels need the same number of scores for each sample",
+            details=[formatting.tensor(outputs[0])],
         )
-    return found[0]
+    return outputs[0]
 
 
 # The outputs of samples in a file: what identifies the firmware and the output, then a record for each sample.
@@ -302,9 +302,9 @@ def _results(
     head = hashlib.sha256(_identity(prepared) + f"{tensor.name} {tensor.dtype} {tensor.shape}".encode()).digest()
     data = path.read_bytes() if keeps and path.is_file() else b""
     records = data[len(head) :] if data.startswith(head) else b""
-    found = np.frombuffer(records, kind, len(records) // kind.itemsize)
-    known = {one["key"].tobytes(): one["output"] for one in found}
-    if keeps and data != (whole := head + found.tobytes()):
+    stored = np.frombuffer(records, kind, len(records) // kind.itemsize)
+    outputs = {row["key"].tobytes(): row["output"] for row in stored}
+    if keeps and data != (whole := head + stored.tobytes()):
         files.write(path, whole)
     with files.open_to_append(path) if keeps else io.BytesIO() as file:
 
@@ -312,14 +312,14 @@ def _results(
             record = np.array((key, output), kind)
             file.write(record.tobytes())
             file.flush()
-            known[key] = record["output"]
+            outputs[key] = record["output"]
 
         try:
-            yield known, add
+            yield outputs, add
         except BaseException:
-            if keeps and known:
-                kept = plural.count(len(known), "sample")
-                log.info("the results of %s are kept: the same command continues", kept)
+            if keeps and outputs:
+                samples = plural.count(len(outputs), "sample")
+                log.info("the results of %s are kept: the same command continues", samples)
             raise
 
 

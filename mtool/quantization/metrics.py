@@ -119,10 +119,10 @@ def figures(scores: Scores, labels: Array, how: Scoring, output: Output) -> Figu
         )
     is_all = kind == "classes" and output.size <= how.top_k  # every class is among the k highest then
     names = how.metrics or [name for name in _of_kind(kind) if not (is_all and name == "topk")]
-    found = _all(scores, labels, kind, how)
-    by_name = {name: found[name] for name in names}
+    metrics = _all(scores, labels, kind, how)
+    by_name = {name: metrics[name] for name in names}
     right = next((by_name[name] for name in ("top1", "accuracy") if name in by_name), None)
-    missing = [] if kind != "classes" else [one for one in range(output.size) if not (labels == one).any()]
+    missing = [] if kind != "classes" else [label for label in range(output.size) if not (labels == label).any()]
     interval = None if right is None else wilson(round(right * len(scores)), len(scores))
     return Figures(kind, len(scores), output.size, by_name, interval, tuple(missing), how.top_k)
 
@@ -158,7 +158,7 @@ def check(labels: Array, samples: int, how: Scoring, output: Output) -> tuple[Ki
     unsuited = [name for name in how.metrics if kind not in METRICS[name].kinds]
     if unsuited:
         texts = {"classes": "classes", "binary": "0 or 1 for each score", "values": "real values"}
-        expected = " or ".join(texts[one] for one in METRICS[unsuited[0]].kinds)
+        expected = " or ".join(texts[kind] for kind in METRICS[unsuited[0]].kinds)
         raise UsageError(
             f"--metrics: {', '.join(unsuited)} can't be computed for these labels",
             details=[f"expected  {expected}", f"found     {labels.dtype}: {texts[kind]}"],
@@ -240,9 +240,9 @@ def wilson(right: int, number: int) -> tuple[float, float]:
 
 def top(scores: Scores, labels: Labels, k: int) -> float:
     """Return the share of samples whose class is among the k highest scores; of equal ones the first is higher."""
-    own = np.take_along_axis(scores, labels[:, None], 1)
+    label_scores = np.take_along_axis(scores, labels[:, None], 1)
     is_before = np.arange(scores.shape[1]) < labels[:, None]
-    ahead = (scores > own).sum(axis=1) + ((scores == own) & is_before).sum(axis=1)
+    ahead = (scores > label_scores).sum(axis=1) + ((scores == label_scores) & is_before).sum(axis=1)
     return float(np.mean(ahead < k))
 
 
@@ -261,9 +261,9 @@ def auc(scores: Scores, labels: Labels) -> float | None:
 
 
 def _mean(of: Callable[[Scores, NDArray[np.bool_]], float | None], scores: Scores, is_one: Array) -> float | None:
-    found = [of(*columns) for columns in zip(scores.T, is_one.T, strict=True)]
-    known = [one for one in found if one is not None]
-    return float(np.mean(known)) if len(known) == len(found) else None
+    values = [of(*columns) for columns in zip(scores.T, is_one.T, strict=True)]
+    defined = [value for value in values if value is not None]
+    return float(np.mean(defined)) if len(defined) == len(values) else None
 
 
 def _area(values: Scores, is_one: NDArray[np.bool_]) -> float | None:
@@ -281,8 +281,8 @@ def _average_precision(values: Scores, is_one: NDArray[np.bool_]) -> float | Non
     if not is_one.any():
         return None
     thresholds, place = np.unique(-values, return_inverse=True)
-    ones, found = (np.bincount(place, some, len(thresholds)) for some in (is_one, None))
-    return float(np.sum(ones * np.cumsum(ones) / np.cumsum(found)) / is_one.sum())
+    ones, totals = (np.bincount(place, some, len(thresholds)) for some in (is_one, None))
+    return float(np.sum(ones * np.cumsum(ones) / np.cumsum(totals)) / is_one.sum())
 
 
 def _all(scores: Scores, labels: Array, kind: Kind, how: Scoring) -> Mapping[str, Any]:
@@ -291,21 +291,21 @@ def _all(scores: Scores, labels: Array, kind: Kind, how: Scoring) -> Mapping[str
         off, variance = scores - labels, labels.var(axis=0)
         r2 = float(np.mean(1 - np.square(off).mean(axis=0) / variance)) if variance.all() else None
         return {"mae": float(np.abs(off).mean()), "rmse": math.sqrt(np.square(off).mean()), "r2": r2}
-    own: dict[str, Any]
+    result: dict[str, Any]
     if kind == "classes":
         predicted, classes = scores.argmax(axis=1), scores.shape[1]
         is_one, is_said = (of[:, None] == np.arange(classes) for of in (labels, predicted))
-        own = {"top1": top(scores, labels, 1), "topk": top(scores, labels, how.top_k)}
-        own |= {"auc": auc(scores, labels), "confusion": confusion(labels, predicted, classes).tolist()}
+        result = {"top1": top(scores, labels, 1), "topk": top(scores, labels, how.top_k)}
+        result |= {"auc": auc(scores, labels), "confusion": confusion(labels, predicted, classes).tolist()}
     else:
         is_one, is_said = labels == 1, scores >= how.threshold
-        own = {"accuracy": float((is_one == is_said).all(axis=1).mean()), "auc": _mean(_area, scores, is_one)}
+        result = {"accuracy": float((is_one == is_said).all(axis=1).mean()), "auc": _mean(_area, scores, is_one)}
         tables = [confusion(*pair, 2).tolist() for pair in zip(labels.T, is_said.T.astype(np.int64), strict=True)]
-        own["confusion"] = tables[0] if len(tables) == 1 else tables
+        result["confusion"] = tables[0] if len(tables) == 1 else tables
     # F1 is 2 TP / (2 TP + FP + FN); of classes, those without a sample and a prediction are left out.
     right, both = (is_one & is_said).sum(axis=0), is_one.sum(axis=0) + is_said.sum(axis=0)
     f1 = (2 * right / np.maximum(both, 1))[(both > 0) | (kind == "binary")].mean()
-    return {**own, "f1": float(f1), "map": _mean(_average_precision, scores, is_one)}
+    return {**result, "f1": float(f1), "map": _mean(_average_precision, scores, is_one)}
 
 
 class Metric(NamedTuple):
@@ -329,7 +329,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def rows(found: Sequence[Figures]) -> list[list[str]]:
+def rows(runs: Sequence[Figures]) -> list[list[str]]:
     """Return a row of text for each metric but "confusion": its title, and its value for each of several models."""
 
     def written(one: Figures, name: str) -> str:
@@ -341,5 +341,5 @@ def rows(found: Sequence[Figures]) -> list[list[str]]:
         limits = one.interval if name != "topk" else None
         return f"{value:.1%}" + (f" ({limits[0]:.1%} to {limits[1]:.1%})" if limits else "")
 
-    names = [name for name in METRICS if name != "confusion" and any(name in one.by_name for one in found)]
-    return [[METRICS[name].title.format(k=found[0].top_k), *(written(one, name) for one in found)] for name in names]
+    names = [name for name in METRICS if name != "confusion" and any(name in figures.by_name for figures in runs)]
+    return [[METRICS[name].title.format(k=runs[0].top_k), *(written(row, name) for row in runs)] for name in names]

@@ -66,9 +66,9 @@ def make_integer_io(path: Path) -> None:
     """
     model = onnx.load(str(path))
     for body in [*graphs(model)][1:]:
-        own = {"", *(one.name for one in (*body.input, *body.initializer))}
-        own.update(name for node in body.node for name in node.output)
-        if any(name not in own for node in body.node for name in node.input):
+        names = {"", *(item.name for item in (*body.input, *body.initializer))}
+        names.update(name for node in body.node for name in node.output)
+        if any(name not in names for node in body.node for name in node.input):
             raise UsageError(f"{path.name} has control flow: its inputs and outputs can't be made integers")
     for value in model.graph.input:
         _input(model.graph, value)
@@ -172,11 +172,11 @@ def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[Outpu
     """Compare each output of the float model with the quantized one's; each sample is a dictionary."""
     losses = []
     for name in before[0]:
-        one, other = (flat([sample[name] for sample in run]) for run in (before, after))
-        distance, norms = np.abs(other - one), float(np.linalg.norm(one) * np.linalg.norm(other))
+        expected, actual = (flat([sample[name] for sample in run]) for run in (before, after))
+        distance, norms = np.abs(actual - expected), float(np.linalg.norm(expected) * np.linalg.norm(actual))
         largest, mean = float(distance.max(initial=0.0)), float(distance.mean()) if distance.size else 0.0
-        cosine = float(one @ other) / norms if norms else None
-        losses.append(OutputLoss(name, largest, mean, sqnr_db(one, other), cosine))
+        cosine = float(expected @ actual) / norms if norms else None
+        losses.append(OutputLoss(name, largest, mean, sqnr_db(expected, actual), cosine))
     return tuple(losses)
 
 
@@ -191,7 +191,7 @@ def has_classes(inputs: Sample, outputs: Sample, labels: Array | None) -> bool:
     if labels is not None:
         return labels.dtype.kind != "f" and labels.size == len(labels) and scores.size > 1
     is_row = 1 < scores.size == scores.shape[-1]
-    return is_row and all(scores.shape != each.shape for each in inputs.values())
+    return is_row and all(scores.shape != array.shape for array in inputs.values())
 
 
 def of_classes(before: Sequence[Sample], after: Sequence[Sample]) -> Classes:
@@ -208,8 +208,8 @@ def of_labels(before: Sequence[Sample], after: Sequence[Sample], labels: Array |
     """
     if labels is None or len(before[0]) != 1:
         return ()
-    ((name, one),) = before[0].items()
-    output = Output(name, one.size, one.size == one.shape[-1])
+    ((name, row),) = before[0].items()
+    output = Output(name, row.size, row.size == row.shape[-1])
     rows = (np.stack([sample[name].reshape(-1).astype(np.float64) for sample in run]) for run in (before, after))
     return tuple(figures(scores, labels, Scoring(), output) for scores in rows)
 
@@ -226,10 +226,10 @@ def of_layers(
         source: the user's file, for messages.
         bits: the bits of the weights of layers, by name, if they are not 8.
     """
-    found = _call("of_layers", source, before=str(before), after=str(after), samples=samples[:LAYER_SAMPLES])
+    results = _call("of_layers", source, before=str(before), after=str(after), samples=samples[:LAYER_SAMPLES])
     losses = [
         LayerLoss(node, op, sqnr, None if node in bits else weights, bits.get(node, None if weights is None else WIDE))
-        for node, op, sqnr, weights in found
+        for node, op, sqnr, weights in results
     ]
     return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
 
@@ -246,16 +246,16 @@ _FEWEST_SAMPLES, _FEWEST_CLASSES = 8, 3
 
 def doubts_of_samples(samples: Sequence[Sample], weights: WeightType) -> tuple[str, ...]:
     """Return a line if there are few samples for weights of few bits, and for each input that is always the same."""
-    found = []
+    doubts = []
     if weights != "int8" and len(samples) < _FEW_SAMPLES:
         few = plural.count(len(samples), "sample")
-        found.append(f"{few} to calibrate weights of few bits: give {_FEW_SAMPLES} or more")
+        doubts.append(f"{few} to calibrate weights of few bits: give {_FEW_SAMPLES} or more")
     for name, first in samples[0].items():
-        if first.dtype.kind == "f" and first.size > 1 and all((one[name] == first.flat[0]).all() for one in samples):
-            found.append(
+        if first.dtype.kind == "f" and first.size > 1 and all((row[name] == first.flat[0]).all() for row in samples):
+            doubts.append(
                 f"the input {name} is {first.flat[0] + 0:g} everywhere in the calibration data: check the data"
             )
-    return tuple(found)
+    return tuple(doubts)
 
 
 def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Path) -> tuple[str, ...]:
@@ -278,7 +278,7 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
         return ()
     tried, names = samples[:_MOST_SAMPLES], [node.input[0] for node in norms]
     computed = reference.intermediates(source, reference.Network(model, (), {}), tried, names, options=Options())
-    rows = [{**sample, **one} for sample, one in zip(tried, computed, strict=True)]
+    rows = [{**sample, **features} for sample, features in zip(tried, computed, strict=True)]
     off: list[tuple[onnx.NodeProto, str]] = []
     for node in norms:
         mean, variance = (numpy_helper.to_array(there[name]).astype(np.float64) for name in node.input[3:])
@@ -297,11 +297,11 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
 
 def doubts_of_classes(before: Sequence[Sample], labels: Array | None) -> tuple[str, ...]:
     """Return a line if the float model has the same class for all samples, unless their labels are the same too."""
-    flat = [next(iter(one.values())).reshape(-1) for one in before]
+    flat = [next(iter(sample.values())).reshape(-1) for sample in before]
     is_same_class = labels is not None and np.unique(labels).size == 1
     first = int(flat[0].argmax())
     is_few = len(before) < _FEWEST_SAMPLES or flat[0].size < _FEWEST_CLASSES
-    if is_few or is_same_class or any(int(one.argmax()) != first for one in flat):
+    if is_few or is_same_class or any(int(scores.argmax()) != first for scores in flat):
         return ()
     return (
         f"the float model's largest output is number {first} for all {plural.count(len(before), 'sample')}: "
@@ -331,10 +331,10 @@ def doubts_of_loss(
     bits: Mapping[str, int], outputs: Sequence[OutputLoss], classes: Classes | None, accuracy: Sequence[Figures]
 ) -> tuple[str, ...]:
     """Return a line if quantization costs accuracy, or if no layer can have fewer bits than 8."""
-    if bits and all(each == WIDE for each in bits.values()):
+    if bits and all(width == WIDE for width in bits.values()):
         return ("no layer can have fewer than 8 bits without losing more than the limit: all weights stay int8",)
-    top = [one.by_name["top1"] for one in accuracy if "top1" in one.by_name]
-    worst = min((one.sqnr_db for one in outputs if one.sqnr_db is not None), default=math.inf)
+    top = [figures.by_name["top1"] for figures in accuracy if "top1" in figures.by_name]
+    worst = min((output.sqnr_db for output in outputs if output.sqnr_db is not None), default=math.inf)
     changed = 0 if classes is None else classes.samples - classes.same
     if top and top[0] - top[1] > _MOST_LOST:
         lost = f"top-1 is {top[1]:.1%} instead of {top[0]:.1%}"
@@ -357,12 +357,12 @@ def _difference(values: Array, mean: Array, variance: Array) -> str:
     deviation = np.sqrt(variance + least)
     distance = float(np.median(np.abs(wide.mean(axes) - mean) / deviation))
     ratio = float(np.exp(np.median(np.log((wide.std(axes) + least) / deviation))))
-    said = []
+    differences = []
     if distance > _MOST_DISTANCE:
-        said.append(f"their mean is {distance:.2g} standard deviations off")
+        differences.append(f"their mean is {distance:.2g} standard deviations off")
     if not 1 / _MOST_RATIO <= ratio <= _MOST_RATIO and len(values) * wide[0, :1].size > 1:
-        said.append(f"their standard deviation is {ratio:.2g} times the model's")
-    return " and ".join(said)
+        differences.append(f"their standard deviation is {ratio:.2g} times the model's")
+    return " and ".join(differences)
 
 
 # The footprint of a compiled model on a board: measured on built firmware if the toolchain is installed.
@@ -419,7 +419,7 @@ def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) 
     both = (before, after)
 
     def row(label: str, name: str, write: Callable[[int], str] = formatting.kilobytes) -> list[str]:
-        figures = (getattr(one, name) for one in both)
+        figures = (getattr(footprint, name) for footprint in both)
         return [label, *("not built" if figure is None else write(figure) for figure in figures)]
 
     rows = [row("file", "file_bytes"), row("MACs", "macs", formatting.amount)]
@@ -427,8 +427,8 @@ def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) 
     if is_board:
         rows += [row("flash: constants", "constant_bytes"), row("flash: code", "code_bytes")]
     rows.append(row("RAM: arena", "arena_bytes"))
-    if any(one.fits is not None for one in both):
-        rows.append(["", *("fits" if one.fits else "DOES NOT FIT" for one in both)])
+    if any(footprint.fits is not None for footprint in both):
+        rows.append(["", *("fits" if footprint.fits else "DOES NOT FIT" for footprint in both)])
     return rows
 
 
@@ -543,20 +543,20 @@ def quantize(
         BuildError: onnxruntime is not installed.
     """
     source, chosen = Path(path), options or Options()
-    how, limits, given = _requested(scheme or Scheme(), budget, recipe)
-    writes_recipe = how.weights == "auto" and given is None
+    how, limits, old_recipe = _requested(scheme or Scheme(), budget, recipe)
+    writes_recipe = how.weights == "auto" and old_recipe is None
     kind = how.weights if how.weights != "int8" else "int16" if how.activations == "int16" else "int8"
     target = Path(output or (f"{source.stem}_{kind}.onnx" if recipe is None else f"{Path(recipe).stem}.onnx"))
-    files_read = [Path(each) for each in (data, evaluate, labels, recipe) if isinstance(each, (str, Path))]
+    files_read = [Path(file) for file in (data, evaluate, labels, recipe) if isinstance(file, (str, Path))]
     _check_target(target, source, files_read, is_named=output is not None)
     if writes_recipe:
         recipes.check_target(target.with_suffix(".toml"), files_read)
     if not ort.version():
         raise BuildError("onnxruntime is not installed", details=["it is needed to quantize"], hint=INSTALL)
     target_board = boards.get(board) if isinstance(board, str) else board
-    for each in (data, evaluate):
-        if isinstance(each, (str, Path)):
-            dataset.check(Path(each))
+    for file in (data, evaluate):
+        if isinstance(file, (str, Path)):
+            dataset.check(Path(file))
     if labels is not None:
         dataset.labels_of(Path(labels))
 
@@ -580,7 +580,7 @@ def quantize(
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name, _without_golden():
         # All weights of 8 bits.
         folder, began = Path(name), time.monotonic()
-        bound, prepared, made = (folder / each for each in ("bound.onnx", "prepared.onnx", target.name))
+        bound, prepared, quantized = (folder / file for file in ("bound.onnx", "prepared.onnx", target.name))
         onnx.save(model, str(bound))
         _call("prepare", source, model=str(bound), prepared=str(prepared))
         how = replace(how, exclude=_whole_names(prepared, how.exclude))
@@ -588,35 +588,35 @@ def quantize(
             floats = onnx.load(str(prepared))
             rounding.prepare(floats)
             onnx.save(floats, str(prepared))
-        _quantize(prepared, made, calibrating.samples, how, source)
+        _quantize(prepared, quantized, calibrating.samples, how, source)
 
         # Fewer bits: those of the recipe, of the scheme, or the best that a search finds.
         before = reference.outputs(prepared, comparing.samples)
         is_classifier = has_classes(comparing.samples[0], before[0], comparing.labels)
-        bench = _bench(before, comparing, made, lambda: price(made, target_board, inside), how, is_classifier)
+        bench = _bench(before, comparing, quantized, lambda: price(quantized, target_board, inside), how, is_classifier)
         bits, front = Bits({}), list[Row]()
         if how.weights != "int8":
-            start = Start(floats, onnx.load(str(made)), calibrating.samples, folder)
+            start = Start(floats, onnx.load(str(quantized)), calibrating.samples, folder)
             if writes_recipe:
-                found, tried = Search(start, bench, limits, listener).choice()
-                bits, front, integers = found.bits, recipes.rows(tried, found), found.model
+                choice, tried = Search(start, bench, limits, listener).choice()
+                bits, front, integers = choice.bits, recipes.rows(tried, choice), choice.model
             else:
-                bits = given.bits if given else Bits(rounding.uniform(start.layers, int(how.weights[3:])))
+                bits = old_recipe.bits if old_recipe else Bits(rounding.uniform(start.layers, int(how.weights[3:])))
                 integers = start.made(bits, listener)
-            onnx.save(integers, str(made))
+            onnx.save(integers, str(quantized))
         log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
 
         # The losses.
         doubts += of_statistics(model, calibrating.samples, source)
-        layers = of_layers(prepared, made, comparing.samples, source, bits.weights)
-        after = reference.outputs(made, comparing.samples)
+        layers = of_layers(prepared, quantized, comparing.samples, source, bits.weights)
+        after = reference.outputs(quantized, comparing.samples)
         accuracy = of_labels(before, after, comparing.labels)
         outputs_lost, same = of_outputs(before, after), of_classes(before, after) if is_classifier else None
         doubts += doubts_of_classes(before, comparing.labels) if is_classifier else ()
         of_loss = () if limits and limits.costs else doubts_of_loss(bits.weights, outputs_lost, same, accuracy)
         doubts += doubts_of_layers(layers) or of_loss
         if how.integer_io:
-            make_integer_io(made)
+            make_integer_io(quantized)
         if evaluate is None or _is_same_file(data, evaluate):
             instead = ": add --evaluate" if evaluate is None else ""
             doubts.append(f"calibration and evaluation use the same data; other data may differ by more{instead}")
@@ -625,14 +625,14 @@ def quantize(
 
         # The savings, and the files.
         footprint_before = footprint_of(compiled, weight_bytes)
-        after_bytes = _bytes_of_weights(onnx.load(str(made)))
-        footprint_after = footprint_of(compile(made, board=target_board, options=inside), after_bytes)
-        if given is not None:
-            given.check_made(source, calibrating.samples, made.read_bytes())
-        files.write(target, made.read_bytes(), follow=True)
+        after_bytes = _bytes_of_weights(onnx.load(str(quantized)))
+        footprint_after = footprint_of(compile(quantized, board=target_board, options=inside), after_bytes)
+        if old_recipe is not None:
+            old_recipe.check_made(source, calibrating.samples, quantized.read_bytes())
+        files.write(target, quantized.read_bytes(), follow=True)
         if writes_recipe:
             where = {"board": compiled.board.name, "budget": str(limits or ""), "measure": bench.measure}
-            result = Result(sha256=hashlib.sha256(made.read_bytes()).hexdigest(), **where)
+            result = Result(sha256=hashlib.sha256(quantized.read_bytes()).hexdigest(), **where)
             written = Recipe.of(Made.of(source, calibrating.samples), how, bits, result, front)
             files.write(target.with_suffix(".toml"), written.as_toml(), follow=True)
     return QuantizationResult(
@@ -661,8 +661,8 @@ def _requested(
     if recipe is not None:
         if limits is not None or scheme != Scheme():
             raise UsageError("a recipe has the whole scheme", hint="leave out the other options, or --recipe")
-        given = recipes.read(Path(recipe))
-        return Scheme(**given.scheme.model_dump(), weights="auto"), None, given
+        loaded = recipes.read(Path(recipe))
+        return Scheme(**loaded.scheme.model_dump(), weights="auto"), None, loaded
     if limits is not None and scheme.weights not in ("int8", "auto"):
         raise UsageError(
             f"--budget chooses the weights' bits, and --weights {scheme.weights} sets them", hint="leave out one"
@@ -671,36 +671,36 @@ def _requested(
 
 
 def _bench(
-    before: Sequence[Sample], comparing: Data, made: Path, cost: Callable[[], Cost], how: Scheme, is_classifier: bool
+    before: Sequence[Sample], comparing: Data, path: Path, cost: Callable[[], Cost], how: Scheme, is_classifier: bool
 ) -> Bench:
-    """Return how models are measured: each is written to `made`, and compared with the float model's outputs."""
+    """Return how models are measured: each is written to `path`, and compared with the float model's outputs."""
 
     def accuracy(after: Sequence[Sample]) -> float | None:
         if figures := of_labels(before, after, comparing.labels):
-            found: float | None = figures[1].by_name.get("top1", figures[1].by_name.get("accuracy"))
-            return found
+            top1: float | None = figures[1].by_name.get("top1", figures[1].by_name.get("accuracy"))
+            return top1
         return of_classes(before, after).same / len(before) if is_classifier else None
 
     def judge(model: onnx.ModelProto) -> Score:
-        onnx.save(model, str(made))
-        after = reference.outputs(made, comparing.samples)
+        onnx.save(model, str(path))
+        after = reference.outputs(path, comparing.samples)
         return Score(accuracy(after), least_sqnr(before, after))
 
     def costs(model: onnx.ModelProto) -> Cost:
-        onnx.save(model, str(made))
+        onnx.save(model, str(path))
         if how.integer_io:
-            make_integer_io(made)
+            make_integer_io(path)
         return cost()
 
-    known, is_labelled = accuracy(before), bool(of_labels(before, before, comparing.labels))
+    float_accuracy, is_labelled = accuracy(before), bool(of_labels(before, before, comparing.labels))
     what = "by the labels" if is_labelled else "the same class as the float model's"
     over = plural.count(len(before), "sample")
-    measure = f"SQNR of {over}" if known is None else f"{what}, {over}"
-    return Bench(judge, costs, known, is_labelled and known is not None, len(before), measure)
+    measure = f"SQNR of {over}" if float_accuracy is None else f"{what}, {over}"
+    return Bench(judge, costs, float_accuracy, is_labelled and float_accuracy is not None, len(before), measure)
 
 
-def _is_same_file(one: object, other: object) -> bool:
-    return isinstance(one, (str, Path)) and isinstance(other, (str, Path)) and Path(one).samefile(other)
+def _is_same_file(path: object, other: object) -> bool:
+    return isinstance(path, (str, Path)) and isinstance(other, (str, Path)) and Path(path).samefile(other)
 
 
 def _bytes_of_weights(model: onnx.ModelProto) -> int:
@@ -710,8 +710,8 @@ def _bytes_of_weights(model: onnx.ModelProto) -> int:
 
 def _weights_of_tflite(source: Path, options: Options) -> int:
     """Return the bytes of the constants in a TFLite model's file; its translation has float weights."""
-    found = read_tflite(source, CompileBudget(options.limits))
-    tensors = [tensor for part in (found, *found.others) for tensor in part.tensors]
+    file = read_tflite(source, CompileBudget(options.limits))
+    tensors = [tensor for part in (file, *file.others) for tensor in part.tensors]
     return sum(tensor.data.nbytes for tensor in tensors if tensor.data is not None)
 
 
@@ -736,15 +736,15 @@ def _is_own(path: Path) -> bool:
 def _float_model(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
     """Return a model of fixed shapes prepared for the quantizer: float weights, a name for each node, a new opset."""
     _put_weights_in_floats(model)
-    there = sorted({node.op_type for node in model.graph.node} & set(_QUANTIZED))
-    if there:
+    ops = sorted({node.op_type for node in model.graph.node} & set(_QUANTIZED))
+    if ops:
         raise UsageError(
-            f"{source.name} is already quantized", details=[f"it has: {', '.join(there)}"], hint="give its float model"
+            f"{source.name} is already quantized", details=[f"it has: {', '.join(ops)}"], hint="give its float model"
         )
     is_recurrent = any(node.op_type in recurrent.GATES for node in model.graph.node)
-    least, wanted = (recurrent.OPSET, recurrent.OPSET) if is_recurrent else (OPSET - 4, OPSET)
+    least, new_opset = (recurrent.OPSET, recurrent.OPSET) if is_recurrent else (OPSET - 4, OPSET)
     if (opset_of(model) or OPSET) < least:
-        model = with_opset(model, wanted, source.name)
+        model = with_opset(model, new_opset, source.name)
     names = Counter(node.name for node in model.graph.node)
     for number, node in enumerate(model.graph.node):
         if not node.name or names[node.name] > 1:
@@ -758,18 +758,18 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
     Raises:
         UsageError: it has states, or operators that ONNX lacks.
     """
-    made, _ = reference.translated(source, replace(options, hybrid="float"))
-    foreign = [node.name or node.op_type for node in made.proto.graph.node if node.domain in (OWN, REFUSED)]
-    if made.states or foreign:
+    translation, _ = reference.translated(source, replace(options, hybrid="float"))
+    foreign = [node.name or node.op_type for node in translation.proto.graph.node if node.domain in (OWN, REFUSED)]
+    if translation.states or foreign:
         what = "operators that ONNX lacks" if foreign else "states, which calibration does not support"
         raise UsageError(
             f"{source.name} has {what}",
-            details=[*foreign, *(state for state, _ in made.states)][:5],
+            details=[*foreign, *(state for state, _ in translation.states)][:5],
             hint="quantize it with TensorFlow's converter",
         )
-    for number, node in enumerate(made.proto.graph.node):  # the nodes of one operator share its name
+    for number, node in enumerate(translation.proto.graph.node):  # the nodes of one operator share its name
         node.name = f"{node.name or node.op_type} {number}"
-    return made.proto
+    return translation.proto
 
 
 def _put_weights_in_floats(model: onnx.ModelProto) -> None:
@@ -814,8 +814,8 @@ def _call(function: str, source: Path, **named: Any) -> Any:
 def _whole_names(prepared: Path, excluded: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the nodes to exclude, of which parts suffice."""
     names = [node.name for node in onnx.load(str(prepared)).graph.node]
-    found = tuple(spelling.whole_name(name, names) for name in excluded)
-    unknown = [name for name in found if name not in names]
+    whole = tuple(spelling.whole_name(name, names) for name in excluded)
+    unknown = [name for name in whole if name not in names]
     if unknown:
         near = spelling.near(unknown[0], names, most=4) or names[:4]
         raise UsageError(
@@ -823,32 +823,32 @@ def _whole_names(prepared: Path, excluded: Sequence[str]) -> tuple[str, ...]:
             details=[f"some of its {plural.count(len(names), 'node')}: {', '.join(near)}"],
             hint="use a name from the list of layers that mtool quantize prints",
         )
-    return found
+    return whole
 
 
-def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
+def _quantize(prepared: Path, quantized: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
     """Write the quantized model."""
     model = onnx.load(str(prepared))
-    found, refused = recurrent.layers(model)
-    found = [layer for layer in found if layer.node.name not in how.exclude]
+    layers, refused = recurrent.layers(model)
+    layers = [layer for layer in layers if layer.node.name not in how.exclude]
     for name, reason in refused.items():
         if name not in how.exclude:
             log.warning("%s stays in float: %s", name, reason)
     observed = prepared.with_name("observed.onnx")
-    grids = recurrent.grids_of(model, found, samples, how.activations, observed, symmetric=how.symmetric)
-    same = {tensor: grids[layer]["h"] for tensor, layer in recurrent.same_grid(model, found).items()}
-    for layer in found:
+    grids = recurrent.grids_of(model, layers, samples, how.activations, observed, symmetric=how.symmetric)
+    same = {tensor: grids[layer]["h"] for tensor, layer in recurrent.same_grid(model, layers).items()}
+    for layer in layers:
         grids[layer.node.name]["x"] = same.get(layer.node.input[0], grids[layer.node.name]["x"])
     fixed = {tensor: grid.parameters for tensor, grid in same.items()}
-    named = {"prepared": str(prepared), "quantized": str(made), "samples": samples, "grids": fixed}
+    named = {"prepared": str(prepared), "quantized": str(quantized), "samples": samples, "grids": fixed}
     _call("quantize", source, **named, scheme=asdict(how), forced=False)
-    left = _in_float(onnx.load(str(made)))
-    if any(op in _SAMPLING and name not in how.exclude for name, op in left.items()):
-        excluded = {name for name, op in left.items() if op not in (*_SAMPLING, "Relu", "Clip")}
+    in_float = _in_float(onnx.load(str(quantized)))
+    if any(op in _SAMPLING and name not in how.exclude for name, op in in_float.items()):
+        excluded = {name for name, op in in_float.items() if op not in (*_SAMPLING, "Relu", "Clip")}
         scheme = replace(how, exclude=(*excluded, *how.exclude))
         _call("quantize", source, **named, scheme=asdict(scheme), forced=True)
-    model = onnx.load(str(made))
-    recurrent.quantized(model, found, grids, per_channel=how.per_channel)
+    model = onnx.load(str(quantized))
+    recurrent.quantized(model, layers, grids, per_channel=how.per_channel)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         ops = sorted({node.op_type for node in model.graph.node})
         reasons = [f"{name}: {reason}" for name, reason in refused.items()]
@@ -860,7 +860,7 @@ def _quantize(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme
     del model.opset_import[:]
     model.opset_import.extend(imports)  # onnxruntime lists every domain that it knows
     model.producer_name = _PRODUCER
-    onnx.save(model, str(made))
+    onnx.save(model, str(quantized))
 
 
 _SAMPLING = ("MaxPool", "AveragePool", "Resize")

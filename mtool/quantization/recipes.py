@@ -105,10 +105,10 @@ class Recipe(Strict):
         """Return its file."""
         lines = [f"# Makes the model again: mtool quantize {self.made.model} --data DATA --recipe THIS"]
         for name, table in self.model_dump(exclude_none=True).items():
-            for each in filter(None, table if isinstance(table, list) else [table]):
+            for row in filter(None, table if isinstance(table, list) else [table]):
                 lines += ["", f"[[{name}]]" if isinstance(table, list) else f"[{name}]"]
-                keys = {key: key if re.fullmatch(r"[\w-]+", key, re.ASCII) else _text(key) for key in each}
-                lines += [f"{keys[key]} = {_text(value)}" for key, value in each.items()]
+                keys = {key: key if re.fullmatch(r"[\w-]+", key, re.ASCII) else _text(key) for key in row}
+                lines += [f"{keys[key]} = {_text(value)}" for key, value in row.items()]
         return ("\n".join(lines) + "\n").encode()
 
     def check_made(self, model: Path, samples: Sequence[Sample], result: bytes) -> None:
@@ -139,10 +139,10 @@ def read(path: Path) -> Recipe:
 def of_model(path: Path) -> Recipe | None:
     """Return the recipe beside a model's file, if it is this model's."""
     try:
-        found = read(path.with_suffix(".toml"))
+        recipe = read(path.with_suffix(".toml"))
     except UsageError:
         return None
-    return found if found.result.sha256 == _sha256(path.read_bytes()) else None
+    return recipe if recipe.result.sha256 == _sha256(path.read_bytes()) else None
 
 
 def check_target(path: Path, files_read: Sequence[Path]) -> None:

@@ -103,18 +103,18 @@ class _Seen:
         """Return the grid of 8 bits with the least mean square error of the values after the activation."""
         after = _CURVES.get(self.curve, np.asarray)
         values = np.concatenate([*self.some, np.zeros(1)])
-        wanted = after(values)
+        expected = after(values)
         furthest = max(-self.low, self.high)
         limits = [furthest * part / _CANDIDATES for part in range(_CANDIDATES, _CANDIDATES // 12 - 1, -1)]
         ranges = ((max(self.low, -limit), min(self.high, limit)) for limit in limits)
         grids = [Grid.of(*ends, kind, symmetric=symmetric) for ends in ranges]
-        return min(grids, key=lambda grid: float(np.square(after(grid.rounded(values)) - wanted).mean()))
+        return min(grids, key=lambda grid: float(np.square(after(grid.rounded(values)) - expected).mean()))
 
 
 def _reason_for_float(node: onnx.NodeProto, shape: Sequence[int], constants: Mapping[str, onnx.TensorProto]) -> str:
     """Return why a recurrent operator can't be quantized; "": it can."""
     attrs, inputs = attributes(node), dict(zip(_INPUTS, node.input, strict=False))
-    held = [constants.get(name) for name in filter(None, (inputs.get(one) for one in ("w", "r", "bias")))]
+    held = [constants.get(name) for name in filter(None, (inputs.get(role) for role in ("w", "r", "bias")))]
     kinds = {constants[name].data_type for name in node.input if name in constants}
     names, default = attrs.get("activations", ()), _ACTIVATIONS[node.op_type]
     ways = 2 if attrs.get("direction") == "bidirectional" else 1
@@ -276,15 +276,15 @@ def _gru(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]
     gates = body.activated("gates", at.activations[0], sums)
     update, reset = body("Split", gates, outputs=2, axis=1, num_outputs=2)
     if at.linear_before_reset:
-        own = body("Mul", reset, body.sums(at.of_state[last], h=(hidden, at.r[last])))
-        sums = body("Add", body.sums(at.of_input[last], x=(row, at.w[last])), own)
+        recurrent = body("Mul", reset, body.sums(at.of_state[last], h=(hidden, at.r[last])))
+        sums = body("Add", body.sums(at.of_input[last], x=(row, at.w[last])), recurrent)
     else:
-        own = body.kept("reset", body("Mul", reset, body.used("h", hidden)))
-        sums = body.sums(bias[last], x=(row, at.w[last]), reset=(own, at.r[last]))
-    made = body.activated("candidate", at.activations[1], sums)
+        recurrent = body.kept("reset", body("Mul", reset, body.used("h", hidden)))
+        sums = body.sums(bias[last], x=(row, at.w[last]), reset=(recurrent, at.r[last]))
+    candidate = body.activated("candidate", at.activations[1], sums)
     remaining = body("Sub", body.constant(np.ones((), np.float32)), update)
     kept = body("Mul", update, body.used("cell", state))
-    after = body.kept("cell", body("Add", body("Mul", remaining, made), kept))
+    after = body.kept("cell", body("Add", body("Mul", remaining, candidate), kept))
     return [body.kept("h", body.used("cell", after)), after]
 
 
@@ -330,7 +330,7 @@ class Layer:
         names = attrs.get("activations", ())[: len(default)] or default
         return _Weights(w, r, bias[: len(w)], bias[len(w) :], names, bool(attrs.get("linear_before_reset")))
 
-    def given(self, name: str) -> str:
+    def tensor_of(self, name: str) -> str:
         """Return the tensor of an input; "": it is absent."""
         place = _INPUTS[name]
         return str(self.node.input[place]) if place < len(self.node.input) else ""
@@ -345,7 +345,7 @@ def layers(model: onnx.ModelProto) -> tuple[list[Layer], dict[str, str]]:
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     shapes = {value.name: value.type.tensor_type.shape.dim for value in (*graph.input, *graph.value_info)}
-    found, refused = [], {}
+    result, refused = [], {}
     for node in graph.node:
         if node.op_type not in GATES or node.domain:
             continue
@@ -354,9 +354,9 @@ def layers(model: onnx.ModelProto) -> tuple[list[Layer], dict[str, str]]:
             refused[node.name] = reason
             continue
         inputs = dict(zip(_INPUTS, node.input, strict=False))
-        held = {name: numpy_helper.to_array(constants[one]) for name, one in inputs.items() if one in constants}
-        found.append(Layer(node, held, *shape))
-    return found, refused
+        held = {name: numpy_helper.to_array(constants[value]) for name, value in inputs.items() if value in constants}
+        result.append(Layer(node, held, *shape))
+    return result, refused
 
 
 def _written(
@@ -376,7 +376,7 @@ def _written(
     """
     op, name = layer.node.op_type, layer.node.name
     outside = Body(name, grids, per_channel)
-    x = stored or outside.kept("x", layer.given("x"))
+    x = stored or outside.kept("x", layer.tensor_of("x"))
     rows, lasts, bodies = [], [], []
     for way, backwards in enumerate(layer.ways):
         body, weights = Body(f"{name}/{way}", grids, per_channel), layer.weights(way)
@@ -387,22 +387,22 @@ def _written(
         after = _STEPS[op](body, row, inside, weights)
         seen = {f"{body.stem}/{role}": value for role, (value, _) in body.seen.items()} if not grids else {}
         results = [body("Identity", value) for value in (*after, after[0], *seen.values())]
-        ins = [_info(one, role, grids, shape) for one, role in zip(inside, _STATES[op], strict=True)]
+        ins = [_info(value, role, grids, shape) for value, role in zip(inside, _STATES[op], strict=True)]
         ins.append(_info(row, "x", grids, (layer.batch, layer.size)))
         roles = [*_STATES[op], "h", *([""] * len(seen))]
-        outs = [_info(one, role, grids, shape if role else None) for one, role in zip(results, roles, strict=True)]
+        outs = [_info(value, role, grids, shape if role else None) for value, role in zip(results, roles, strict=True)]
         graph = helper.make_graph(body.nodes, "step", ins, outs, body.constants)
         turned = {"scan_input_directions": [1], "scan_output_directions": [1] * (1 + len(seen))} if backwards else {}
         first = [_first(layer, outside, role, way, shape) for role in _STATES[op]]
-        made = outside("Scan", *first, x, outputs=len(results), body=graph, num_scan_inputs=1, **turned)
+        outputs = outside("Scan", *first, x, outputs=len(results), body=graph, num_scan_inputs=1, **turned)
         outside.nodes[-1].output[len(first) + 1 :] = seen
-        lasts.append(made[: len(first)])
-        rows.append(made[len(first)])
+        lasts.append(outputs[: len(first)])
+        rows.append(outputs[len(first)])
         bodies.append(body)
-    ends = [[*states] for states in zip(*lasts, strict=True)]
+    ends = [[*state] for state in zip(*lasts, strict=True)]
     # A GRU's cell is its state with 16 bits.
-    kept = {"LSTM": [("h", ends[0]), ("cell", ends[-1])], "GRU": [("cell", ends[-1])], "RNN": [("h", ends[0])]}[op]
-    for output, (role, values), axis in zip(layer.node.output, [("h", rows), *kept], (1, 0, 0), strict=False):
+    states = {"LSTM": [("h", ends[0]), ("cell", ends[-1])], "GRU": [("cell", ends[-1])], "RNN": [("h", ends[0])]}[op]
+    for output, (role, values), axis in zip(layer.node.output, [("h", rows), *states], (1, 0, 0), strict=False):
         if output:
             _put(outside, role, values, axis, output)
     return outside, bodies
@@ -417,10 +417,10 @@ def _info(name: str, role: str, grids: Mapping[str, Grid], shape: tuple[int, ...
 def _first(layer: Layer, outside: Body, role: str, way: int, shape: tuple[int, ...]) -> str:
     """Return the first state of a direction: one of the layer's inputs, or zeros."""
     initial = "initial_c" if role == "cell" and layer.node.op_type == "LSTM" else "initial_h"
-    given = layer.given(initial)
-    if given and initial not in layer.operands:
-        return outside.kept(role, outside("Gather", given, outside.constant(np.asarray(way)), axis=0))
-    values = layer.operands[initial][way] if given else np.zeros(shape, np.float32)
+    tensor = layer.tensor_of(initial)
+    if tensor and initial not in layer.operands:
+        return outside.kept(role, outside("Gather", tensor, outside.constant(np.asarray(way)), axis=0))
+    values = layer.operands[initial][way] if tensor else np.zeros(shape, np.float32)
     grid = outside.grids.get(role)
     return outside.constant(values if grid is None else grid.codes(values))
 
@@ -443,40 +443,40 @@ def _replace(model: onnx.ModelProto, node: onnx.NodeProto, outside: Body) -> Non
 
 
 def grids_of(
-    model: onnx.ModelProto, found: Sequence[Layer], samples: Sequence[Sample], kind: str, path: Path, *, symmetric: bool
+    model: onnx.ModelProto, rnns: Sequence[Layer], samples: Sequence[Sample], kind: str, path: Path, *, symmetric: bool
 ) -> dict[str, dict[str, Grid]]:
     """Return the grid of each role in each recurrent layer, by the values in all steps of a float model.
 
     Args:
         model: the model.
-        found: its recurrent layers.
+        rnns: its recurrent layers.
         samples: calibration data.
         kind: the type of activations.
         path: where a model may be written.
         symmetric: whether the zero points are the middle of their type's range.
     """
-    if not found:
+    if not rnns:
         return {}
-    made, seen, outputs = onnx.ModelProto(), dict[str, dict[str, _Seen]](), dict[str, _Seen]()
-    made.CopyFrom(model)
-    for layer in found:
+    copy, seen, outputs = onnx.ModelProto(), dict[str, dict[str, _Seen]](), dict[str, _Seen]()
+    copy.CopyFrom(model)
+    for layer in rnns:
         own = seen.setdefault(layer.node.name, {})
         outside, bodies = _written(layer, {})
-        _replace(made, layer.node, outside)
+        _replace(copy, layer.node, outside)
         for body in bodies:
             for role, (_, curve) in body.seen.items():
                 outputs[f"{body.stem}/{role}"] = own.setdefault(role, _Seen(curve))
-    del made.graph.output[:]
-    made.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
-    onnx.save(made, str(path))
+    del copy.graph.output[:]
+    copy.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
+    onnx.save(copy, str(path))
     for first in range(0, len(samples), _AT_ONCE):
         for values in reference.outputs(path, samples[first : first + _AT_ONCE]):
-            for name, one in outputs.items():
-                one.add(values[name], max(_MOST_VALUES // len(samples), 1))
+            for name, output in outputs.items():
+                output.add(values[name], max(_MOST_VALUES // len(samples), 1))
     return {
         layer: {
-            role: one.wide_grid() if kind == "int16" or role == "cell" else one.grid(kind, symmetric=symmetric)
-            for role, one in own.items()
+            role: seen.wide_grid() if kind == "int16" or role == "cell" else seen.grid(kind, symmetric=symmetric)
+            for role, seen in own.items()
             if kind != "int16" or role in ("x", "h", "reset")
         }
         for layer, own in seen.items()
@@ -484,28 +484,28 @@ def grids_of(
 
 
 def quantized(
-    model: onnx.ModelProto, found: Sequence[Layer], grids: Mapping[str, Mapping[str, Grid]], *, per_channel: bool
+    model: onnx.ModelProto, layers: Sequence[Layer], grids: Mapping[str, Mapping[str, Grid]], *, per_channel: bool
 ) -> None:
     """Replace recurrent operators by Scans in QDQ form.
 
     Args:
         model: the model, which onnxruntime has quantized apart from these operators.
-        found: the operators.
+        layers: the operators.
         grids: for each operator, the grid of each role.
         per_channel: whether weights have a scale for each row.
     """
-    for layer in found:
+    for layer in layers:
         graph = model.graph
         node = next(node for node in graph.node if node.name == layer.node.name)
-        own = dict(grids[node.name])
-        maker = next((one for one in graph.node if node.input[0] in one.output), None)
+        layer_grids = dict(grids[node.name])
+        maker = next((maker for maker in graph.node if node.input[0] in maker.output), None)
         stored = ""
         if maker is not None and maker.op_type == "DequantizeLinear":
             there = {tensor.name: tensor for tensor in graph.initializer}
             scale, zero = (numpy_helper.to_array(there[name]) for name in maker.input[1:])
-            if scale.size == 1 and zero.dtype == own["x"].kind:
-                own["x"], stored = Grid(np.float32(scale.item()), zero.item(), zero.dtype), maker.input[0]
-        _replace(model, node, _written(replace(layer, node=node), own, stored, per_channel=per_channel)[0])
+            if scale.size == 1 and zero.dtype == layer_grids["x"].kind:
+                layer_grids["x"], stored = Grid(np.float32(scale.item()), zero.item(), zero.dtype), maker.input[0]
+        _replace(model, node, _written(replace(layer, node=node), layer_grids, stored, per_channel=per_channel)[0])
         for output in filter(None, node.output):
             _move_first(graph, output)
     drop_unread(model)
@@ -529,13 +529,13 @@ def _move_first(graph: onnx.GraphProto, value: str) -> None:
 _MOVES = ("Squeeze", "Unsqueeze", "Reshape", "Flatten", "Transpose", "Slice", "Gather", "Identity")
 
 
-def same_grid(model: onnx.ModelProto, found: Sequence[Layer]) -> dict[str, str]:
+def same_grid(model: onnx.ModelProto, layers: Sequence[Layer]) -> dict[str, str]:
     """Return the tensors with the results of a layer, possibly moved, and the layer's name.
 
     A quantizer that gives them the layer's own grid avoids another rounding.
     """
     tensors = {}
-    for layer in found:
+    for layer in layers:
         results = layer.node.output[:1] if layer.node.op_type == "GRU" else layer.node.output[:2]
         waiting = [name for name in results if name]
         while waiting:

@@ -67,7 +67,7 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
     # The triangle whose product with itself is the inverse, without the inverse, which would lose digits.
     upper = np.linalg.inv(np.linalg.cholesky(hessian[:, ::-1, ::-1])[:, ::-1, ::-1])
     hessian = hessian / np.einsum("gkk->gk", hessian).mean(-1)[:, None, None]  # float32 could overflow
-    target, hessian, upper = (one.astype(np.float32) for one in (target, hessian, upper))
+    target, hessian, upper = (array.astype(np.float32) for array in (target, hessian, upper))
     largest = np.abs(target).max(-1)
     is_unused = largest <= _UNUSED * largest.max()  # zeros are not stored or computed, and 0 needs no scale of its own
     target[is_unused], largest[is_unused] = 0, largest.max() or 1.0
@@ -75,10 +75,10 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
 
     def tried(start: Array, its_scale: Array) -> bool:
         """Keep the integers of the rows that get better than the best so far; return whether there are any."""
-        found, error = _descended(target, hessian, start, its_scale, low, high)
+        new_codes, error = _descended(target, hessian, start, its_scale, low, high)
         is_better = error < best
-        for kept, new in ((codes, found), (scale, its_scale), (best, error)):
-            kept[is_better] = new[is_better]
+        for old, new in ((codes, new_codes), (scale, its_scale), (best, error)):
+            old[is_better] = new[is_better]
         return bool(is_better.any())
 
     for share in np.linspace(0.2, 1, _SHARES) if bits < 8 else (1.0,):
@@ -92,13 +92,13 @@ def rounded(target: Array, hessian: Array, bits: int) -> tuple[Array, Array]:
 
 def _with_feedback(target: Array, upper: Array, scale: Array, low: int, high: int) -> Array:
     """Round column by column; those to the right make up for the error."""
-    left, codes = np.array(target), np.empty_like(target)
+    rest, codes = np.array(target), np.empty_like(target)
 
     def error(column: int) -> Array:
-        codes[..., column] = np.clip(np.rint(left[..., column] / scale), low, high)
-        return np.asarray((left[..., column] - codes[..., column] * scale) / upper[:, None, column, column])
+        codes[..., column] = np.clip(np.rint(rest[..., column] / scale), low, high)
+        return np.asarray((rest[..., column] - codes[..., column] * scale) / upper[:, None, column, column])
 
-    _sweep(left, upper, error)
+    _sweep(rest, upper, error)
     return codes
 
 
@@ -117,26 +117,26 @@ def _descended(target: Array, hessian: Array, start: Array, scale: Array, low: i
     return codes, ((off @ hessian) * off).sum(-1)
 
 
-def _sweep(left: Array, matrix: Array, change: Callable[[int], Array]) -> None:
+def _sweep(rest: Array, matrix: Array, change: Callable[[int], Array]) -> None:
     """Call a function for each column, and subtract its result, times the matrix's row, from the columns to the right.
 
     One matrix product applies the changes of a block of columns to all columns behind it.
     """
-    changes, columns = np.empty_like(left), left.shape[-1]
+    changes, columns = np.empty_like(rest), rest.shape[-1]
     for start in range(0, columns, _BLOCK):
         stop = min(start + _BLOCK, columns)
         for column in range(start, stop):
             changes[..., column] = change(column)
-            left[..., column + 1 : stop] -= changes[..., column, None] * matrix[:, None, column, column + 1 : stop]
-        left[..., stop:] -= changes[..., start:stop] @ matrix[:, start:stop, stop:]
+            rest[..., column + 1 : stop] -= changes[..., column, None] * matrix[:, None, column, column + 1 : stop]
+        rest[..., stop:] -= changes[..., start:stop] @ matrix[:, start:stop, stop:]
 
 
 def _refitted(target: Array, hessian: Array, codes: Array, scale: Array) -> Array:
     """Return the best scale for the integers as they are."""
     weighted = codes @ hessian
     power, product = (weighted * codes).sum(-1), (weighted * target).sum(-1)
-    found: Array = np.divide(product, power, out=scale.copy(), where=(power > 0) & (product > 0))
-    return found
+    result: Array = np.divide(product, power, out=scale.copy(), where=(power > 0) & (product > 0))
+    return result
 
 
 # Layers.
@@ -184,9 +184,9 @@ def _windows(x: Array, kernel: Sequence[int], attrs: Mapping[str, Any]) -> Array
         total = np.array([max((-(-size // stride) - 1) * stride + extent - size, 0) for size, stride, extent in sizes])
         less, more = total // 2, total - total // 2
         pads = np.stack((less, more) if kind == "SAME_UPPER" else (more, less), axis=1)
-    found = sliding_window_view(np.pad(x, [(0, 0), (0, 0), *pads]), extents, axis=tuple(range(2, 2 + rank)))
+    windows = sliding_window_view(np.pad(x, [(0, 0), (0, 0), *pads]), extents, axis=tuple(range(2, 2 + rank)))
     steps: tuple[Any, ...] = (..., *(slice(None, None, step) for step in (*strides, *dilations)))
-    return np.asarray(found[steps])
+    return np.asarray(windows[steps])
 
 
 def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
@@ -196,18 +196,18 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
     makers = {name: node for node in model.graph.node for name in node.output}
     originals = {node.name: node for node in before.graph.node}
     readers = [name for node in model.graph.node for name in node.input]
-    found = []
+    result = []
     for node in model.graph.node:
         attrs, original = attributes(node), originals.get(node.name)
         if node.op_type not in (CONV, "Gemm", "MatMul") or original is None or original.input[1] not in floats:
             continue
         points = [makers[name] for name in node.input if name in makers]
-        if len(points) < len(node.input) or any(one.op_type != "DequantizeLinear" for one in points):
+        if len(points) < len(node.input) or any(point.op_type != "DequantizeLinear" for point in points):
             continue
         read, *held = points
         scale, weights = constants.get(read.input[1]), numpy_helper.to_array(floats[original.input[1]])
-        own = [*node.input[1:], *(name for one in held for name in one.input)]
-        is_own = all(readers.count(name) == 1 for name in own) and all(one.input[0] in constants for one in held)
+        names = [*node.input[1:], *(name for point in held for name in point.input)]
+        is_own = all(readers.count(name) == 1 for name in names) and all(point.input[0] in constants for point in held)
         is_plain = not attrs.get("transA") and attrs.get("alpha", 1) == attrs.get("beta", 1) == 1
         if scale is None or scale.size != 1 or not (is_own and is_plain) or weights.ndim < 2:
             continue
@@ -219,8 +219,8 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
         bias = numpy_helper.to_array(floats[original.input[2]]).astype(np.float64) if len(held) > 1 else None
         if bias is None or bias.size == rows[..., 0].size:
             bias = bias if bias is None else bias.reshape(rows.shape[:2])
-            found.append(Layer(node, original, rows, weights.shape[2:], bias, scale.item()))
-    return found
+            result.append(Layer(node, original, rows, weights.shape[2:], bias, scale.item()))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,50 +246,50 @@ def fitted(layer: Layer, pairs: Pairs, choices: Sequence[int]) -> list[Fitted]:
     h, a = np.zeros((groups, columns, columns)), np.zeros((groups, rows, columns))
     count, most = 0, max(_ROWS // len(pairs), 1)
     for pair in pairs:
-        real, quantized = (layer.rows(one) for one in pair)
+        real, quantized = (layer.rows(array) for array in pair)
         step = -(-real.shape[1] // most)
-        real, quantized = (one[:, ::step].astype(np.float64) for one in (real, quantized))
+        real, quantized = (array[:, ::step].astype(np.float64) for array in (real, quantized))
         output = real @ layer.weights.swapaxes(1, 2)
         count += real.shape[1]
         h += quantized.swapaxes(1, 2) @ quantized
         a += output.swapaxes(1, 2) @ quantized
         z += quantized.sum(1)
         y += output.sum(1)
-    h, a, z, y = (one / count for one in (h, a, z, y))
-    variance, square = (np.einsum("gkk->g", one) / columns for one in (h - z[..., None] * z[:, None], h))
+    h, a, z, y = (array / count for array in (h, a, z, y))
+    variance, square = (np.einsum("gkk->g", array) / columns for array in (h - z[..., None] * z[:, None], h))
     damping = _DAMPING * variance + _ROUNDING * square
     damping = np.where(damping > np.finfo(np.float32).tiny, damping, 1.0)[:, None, None]
     if layer.bias is None:  # nothing makes up for the means
         z, y = np.zeros_like(z), np.zeros_like(y)
     hessian = h - z[..., None] * z[:, None] + damping * np.eye(columns)
-    wanted = a - y[..., None] * z[:, None] + damping * layer.weights
-    target = np.linalg.solve(hessian, wanted.swapaxes(1, 2)).swapaxes(1, 2)
-    found = []
+    rhs = a - y[..., None] * z[:, None] + damping * layer.weights
+    target = np.linalg.solve(hessian, rhs.swapaxes(1, 2)).swapaxes(1, 2)
+    result = []
     for bits in choices:
         codes, scale = rounded(target, hessian, bits)
-        made = (codes * scale[..., None] @ z[..., None])[..., 0]
-        found.append(Fitted(codes, scale, None if layer.bias is None else layer.bias + y - made))
-    return found
+        quantized_mean = (codes * scale[..., None] @ z[..., None])[..., 0]
+        result.append(Fitted(codes, scale, None if layer.bias is None else layer.bias + y - quantized_mean))
+    return result
 
 
-def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
+def put(model: onnx.ModelProto, layer: Layer, fit: Fitted) -> None:
     """Replace a layer's constants in its QDQ model."""
     graph, node = model.graph, layer.node
-    makers = {name: each for each in graph.node for name in each.output}
+    makers = {name: node for node in graph.node for name in node.output}
     constants = {tensor.name: tensor for tensor in graph.initializer}
     is_turned = node.op_type != CONV and not attributes(node).get("transB")
     shape = tuple(constants[makers[node.input[1]].input[0]].dims)
-    flat = found.codes.reshape(found.scale.size, -1)
+    flat = fit.codes.reshape(fit.scale.size, -1)
     codes = (flat.T if is_turned else flat).reshape(shape).astype(np.int8)
-    scale = found.scale.reshape(-1).astype(np.float32)
+    scale = fit.scale.reshape(-1).astype(np.float32)
     written = [(1, codes, scale, int(is_turned))]
-    if found.bias is not None:
+    if fit.bias is not None:
         steps = scale * np.float32(layer.input_scale)
-        written.append((2, _int32(np.rint(found.bias.reshape(-1) / steps)), steps, 0))
-    for place, data, each, axis in written:
+        written.append((2, _int32(np.rint(fit.bias.reshape(-1) / steps)), steps, 0))
+    for place, data, scales, axis in written:
         point = makers[node.input[place]]
-        zeros = np.zeros(each.shape, data.dtype)
-        for name, values in zip(point.input, (data, each, zeros), strict=False):
+        zeros = np.zeros(scales.shape, data.dtype)
+        for name, values in zip(point.input, (data, scales, zeros), strict=False):
             constants[name].CopyFrom(numpy_helper.from_array(values, name))
         del point.attribute[:]
         point.attribute.append(helper.make_attribute("axis", axis))
@@ -298,13 +298,13 @@ def put(model: onnx.ModelProto, layer: Layer, found: Fitted) -> None:
 def keep_float(model: onnx.ModelProto, before: onnx.ModelProto, layer: Layer) -> None:
     """Give a layer its float weights and bias again."""
     graph = model.graph
-    node = next(one for one in graph.node if one.name == layer.node.name)
+    node = next(node for node in graph.node if node.name == layer.node.name)
     floats = {tensor.name: tensor for tensor in before.graph.initializer}
-    makers = {name: each for each in graph.node for name in each.output}
+    makers = {name: node for node in graph.node for name in node.output}
     for place in range(1, len(node.input)):
         graph.node.remove(makers[node.input[place]])
         node.input[place] = layer.before.input[place]
-        if all(one.name != node.input[place] for one in graph.initializer):
+        if all(tensor.name != node.input[place] for tensor in graph.initializer):
             graph.initializer.append(floats[node.input[place]])
     drop_unread(model)
 
@@ -343,10 +343,10 @@ def widen(model: onnx.ModelProto, tensors: AbstractSet[str]) -> None:
         grid = [(f"{node.output[0]}/wide/{kind}", value) for kind, value in (("scale", wide), ("zero", zeros))]
         graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in grid)
         changed.add(node.output[0])
-        for one in graph.node:
-            if one is node or (one.op_type == "DequantizeLinear" and one.input[0] == node.output[0]):
-                one.domain = _WIDE_DOMAIN
-                one.input[1:] = [name for name, _ in grid]
+        for other in graph.node:
+            if other is node or (other.op_type == "DequantizeLinear" and other.input[0] == node.output[0]):
+                other.domain = _WIDE_DOMAIN
+                other.input[1:] = [name for name, _ in grid]
     for node in graph.node:
         reads = [makers.get(name) for name in node.input]
         held = reads[2] if node.op_type in (CONV, "Gemm") and len(reads) > 2 else None
@@ -369,9 +369,9 @@ def _int32(values: Array) -> Array:
 def drop_unread(model: onnx.ModelProto) -> None:
     """Remove the constants that nothing reads."""
     read = read_names(model)
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name in read]
     del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+    model.graph.initializer.extend(tensors)
 
 
 def uniform(layers: Sequence[Layer], bits: int) -> dict[str, int]:
@@ -414,18 +414,18 @@ class Walk:
         """Return a tensor's values for all samples."""
         if tensor not in self.values[0]:
             self._compute(tensor)
-        return [each[tensor] for each in self.values]
+        return [values[tensor] for values in self.values]
 
     def forget(self, tensor: str) -> None:
         """Drop the values that are not read behind a tensor."""
         for name in [name for name, last in self.last.items() if last == tensor]:
-            for each in self.values:
-                each.pop(name, None)
+            for values in self.values:
+                values.pop(name, None)
 
     def _compute(self, tensor: str) -> None:
         nodes, first = self._part(tensor, {*self.values[0]})
-        one, info = self.values[0], helper.make_tensor_value_info
-        ins = [info(name, helper.np_dtype_to_tensor_dtype(one[name].dtype), one[name].shape) for name in first]
+        arrays, info = self.values[0], helper.make_tensor_value_info
+        ins = [info(name, helper.np_dtype_to_tensor_dtype(arrays[name].dtype), arrays[name].shape) for name in first]
         read = _reads(nodes)
         held = [constant for constant in self.model.graph.initializer if constant.name in read]
         graph = helper.make_graph(nodes, "part", ins, [info(tensor, TensorProto.FLOAT, None)], held)
@@ -433,9 +433,9 @@ class Walk:
         onnx.save(helper.make_model(graph, **versions), str(self.path))
         for start in range(0, len(self.values), _AT_ONCE):
             some = self.values[start : start + _AT_ONCE]
-            results = reference.outputs(self.path, [{name: each[name] for name in first} for each in some])
-            for each, result in zip(some, results, strict=True):
-                each[tensor] = result[tensor]
+            results = reference.outputs(self.path, [{name: sample[name] for name in first} for sample in some])
+            for sample, result in zip(some, results, strict=True):
+                sample[tensor] = result[tensor]
 
 
 def _reads(nodes: Sequence[onnx.NodeProto]) -> set[str]:
@@ -480,35 +480,35 @@ def _equalize(graph: onnx.GraphProto) -> None:
         if len(after) == 1 and after[0].op_type == "Relu" and value not in ends:
             value = after[0].output[0]
             after = readers.get(value, [])
-        own = [name for each in (node, *after[:1]) for name in each.input[1:]]
+        names = [name for part in (node, *after[:1]) for name in part.input[1:]]
         is_chain = len(after) == 1 and node.op_type == after[0].op_type == CONV and value not in ends
-        if is_chain and all(name in there and len(readers[name]) == 1 for name in own):
+        if is_chain and all(name in there and len(readers[name]) == 1 for name in names):
             pairs.append((node, after[0]))
     values = {name: numpy_helper.to_array(there[name]) for pair in pairs for node in pair for name in node.input[1:]}
     spread = [np.percentile(_factors(values, *pair), (10, 90)) for pair in pairs]  # few odd channels do no harm
     uneven = [pair for pair, (low, high) in zip(pairs, spread, strict=True) if high > _UNEVEN * low]
-    for one, other in uneven * _ROUNDS:
-        factors = _factors(values, one, other)
-        made, read = values[one.input[1]], values[other.input[1]]
+    for layer, other in uneven * _ROUNDS:
+        factors = _factors(values, layer, other)
+        weights, read = values[layer.input[1]], values[other.input[1]]
         groups = attributes(other).get("group", 1)
-        ones = [1] * (made.ndim - 2)
-        values[one.input[1]] = made / factors.reshape(-1, 1, *ones)
-        if len(one.input) > 2:
-            values[one.input[2]] = values[one.input[2]] / factors
+        ones = [1] * (weights.ndim - 2)
+        values[layer.input[1]] = weights / factors.reshape(-1, 1, *ones)
+        if len(layer.input) > 2:
+            values[layer.input[2]] = values[layer.input[2]] / factors
         by_group = read.reshape(groups, -1, *read.shape[1:]) * factors.reshape(groups, 1, -1, *ones)
         values[other.input[1]] = by_group.reshape(read.shape)
     for name in {name for pair in uneven for node in pair for name in node.input[1:]}:
         there[name].CopyFrom(numpy_helper.from_array(values[name].astype(np.float32), name))
 
 
-def _factors(values: Mapping[str, Array], one: onnx.NodeProto, other: onnx.NodeProto) -> Array:
+def _factors(values: Mapping[str, Array], node: onnx.NodeProto, other: onnx.NodeProto) -> Array:
     """Return the factor of each channel between two convolutions that gives its weights the same range in both."""
-    made, read = values[one.input[1]].astype(np.float64), values[other.input[1]].astype(np.float64)
+    weights, read = values[node.input[1]].astype(np.float64), values[other.input[1]].astype(np.float64)
     by_group = np.abs(read.reshape(attributes(other).get("group", 1), -1, *read.shape[1:]))
     reads = by_group.max((1, *range(3, by_group.ndim))).reshape(-1)
-    makes = np.abs(made).reshape(len(made), -1).max(1)
-    if len(one.input) > 2:  # of a channel without weights, the bias alone makes the range
-        makes = np.maximum(makes, np.abs(values[one.input[2]]))
+    makes = np.abs(weights).reshape(len(weights), -1).max(1)
+    if len(node.input) > 2:  # of a channel without weights, the bias alone makes the range
+        makes = np.maximum(makes, np.abs(values[node.input[2]]))
     is_used = (makes > _UNUSED * makes.max()) & (reads > _UNUSED * reads.max())
-    factors: Array = np.sqrt(np.divide(makes, reads, out=np.ones(len(made)), where=is_used))
+    factors: Array = np.sqrt(np.divide(makes, reads, out=np.ones(len(weights)), where=is_used))
     return factors

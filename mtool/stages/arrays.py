@@ -95,7 +95,7 @@ def stored(path: Path) -> dict[str, StoredArray]:
             _check_length(dtype, shape, there)
             return {"x0": StoredArray(path, "x0", dtype, shape, there)}
         with zipfile.ZipFile(file) as whole:
-            return {one.name: one for one in (_member(path, whole, info) for info in whole.infolist())}
+            return {member.name: member for member in (_member(path, whole, info) for info in whole.infolist())}
 
 
 def _member(path: Path, whole: zipfile.ZipFile, info: zipfile.ZipInfo) -> StoredArray:

@@ -61,8 +61,8 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
     if old is None or old.project is None or new.project is None:
         return
     before, after = old.project.options, new.project.options
-    taken = before.get(loaded_modules.MODULES, loaded_modules.NONE)
-    if taken != loaded_modules.NONE:
+    modules = before.get(loaded_modules.MODULES, loaded_modules.NONE)
+    if modules != loaded_modules.NONE:
         wrong = [name for name in (loaded_modules.MODULES, loaded_modules.KEY) if before.get(name) != after.get(name)]
         if wrong:
             raise UsageError(
@@ -78,7 +78,7 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
                 f"{folder}: this build changes the link key, so that the device loses its modules and their counters",
                 hint="add the same --link-key, use another --output-dir, or add --force",
             )
-        there, now = (loaded_modules.read(one.options, one.board) for one in (old.project, new.project))
+        there, now = (loaded_modules.read(project.options, project.board) for project in (old.project, new.project))
         assert there is not None and now is not None
         is_same = (old.project.board.name, old.project.template) == (new.project.board.name, new.project.template)
         if is_same and (there.slot_bytes, there.flash_bytes) != (now.slot_bytes, now.flash_bytes):
@@ -107,14 +107,14 @@ def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
         yield f"built with --option {CHANNEL}={there.options.get(CHANNEL)}"
     if there.program and not now.program:
         yield f"built with the program in {there.program}"
-    names = {one.model for one in new.models}
-    missing = [one.model for one in old.models if one.model not in names]
+    names = {model.model for model in new.models}
+    missing = [model.model for model in old.models if model.model not in names]
     if missing:
         yield f"built for the model{'s' * (len(missing) > 1)} {' and '.join(missing)}"
-    if any(one.protection for one in old.models) and not any(one.protection for one in new.models):
+    if any(model.protection for model in old.models) and not any(model.protection for model in new.models):
         yield "built with --protect"
-    backends = {claim.backend for one in new.models for claim in one.claims}
-    for name in sorted({claim.backend for one in old.models for claim in one.claims} - backends - {""}):
+    backends = {claim.backend for model in new.models for claim in model.claims}
+    for name in sorted({claim.backend for model in old.models for claim in model.claims} - backends - {""}):
         yield f"built with --backend {name}"
 
 
@@ -160,7 +160,7 @@ class BuiltProject:
         return FirmwareSizes(
             size.flash_code_bytes + size.flash_const_bytes,
             size.ram_static_bytes + size.arena_bytes + size.stack_bytes,
-            sum(one.constant_bytes_in_ram for one in self.manifest.models),
+            sum(model.constant_bytes_in_ram for model in self.manifest.models),
             needs_of(size, self.manifest) if self.board.memories else (),
         )
 
@@ -178,7 +178,7 @@ class BuiltProject:
         from mtool.device.build.build import BUILD_FOLDER
 
         models = manifest.load(self.folder / BUILD_FOLDER).models
-        return {point.name: point.stack for one in models for point in one.entry_points if point.stack is not None}
+        return {point.name: point.stack for model in models for point in model.entry_points if point.stack is not None}
 
 
 @frozen
@@ -258,7 +258,7 @@ def build_plan(
     tree, described = model.render_project()
     model.refuse_certain()
     if HOST_DRIVEN in kinds and not (fit := fit_of(model, folder=folder)).fits:
-        name = " and ".join(one.model for one in described.models)
+        name = " and ".join(model.model for model in described.models)
         raise FitError(
             f"{name} does not fit {fit.board}", details=fit.lines(model.manifest), hint=fit.hint(model.manifest)
         )

@@ -79,7 +79,7 @@ def of_board(board: Board, template: str = "") -> list[Item]:
         items.append(toolchain(board.emulator.program, required=True))
     if board.usb is not None or board.flash:
         tools = flash_tools(board, name)
-        used = [runner for runner in flash.runners_of(board, name) if any(runner in one.needed for one in tools)]
+        used = [runner for runner in flash.runners_of(board, name) if any(runner in tool.needed for tool in tools)]
         cabled = [*tools, *connection(board, used[:1])]
         items += [replace(item, required=False) for item in cabled] if emulated else cabled
     return [*dict.fromkeys(items), *references()]
@@ -116,15 +116,15 @@ def flash_tool(name: str, board: Board) -> list[Item]:
 
 def overview() -> list[Item]:
     """Return every program that mtool knows; only this computer's compiler is required."""
-    found = [toolchain(name, required=name == _HOST) for name in toolchains.known()]
+    items = [toolchain(name, required=name == _HOST) for name in toolchains.load_all()]
     tools = [item for name in flash.all_runners() if (item := runner(name)) is not None]
-    return [*found, *references(), *tools]
+    return [*items, *references(), *tools]
 
 
 def runnable(items: Sequence[Item]) -> list[str]:
     """Return the boards that can be built and emulated here with the programs of `overview`, without a framework."""
     ready = {item.name for item in items if item.state == "ok"}
-    found = []
+    result = []
     for board in boards.load_all().values():
         builder = BUILDERS.get(project.load(next(iter(board.templates))).builder) if board.templates else None
         program = board.emulator.program if board.emulator and not board.emulator.is_the_firmware else ""
@@ -132,8 +132,8 @@ def runnable(items: Sequence[Item]) -> list[str]:
             continue
         names = {*builder.needs, board.toolchain, program}
         if names - {""} <= ready:
-            found.append(board.name)
-    return found
+            result.append(board.name)
+    return result
 
 
 def missing(items: Sequence[Item]) -> list[Item]:
@@ -149,13 +149,13 @@ _CORE_TIMEOUT_S = 30.0
 
 def toolchain(name: str, *, required: bool) -> Item:
     """Return the item of a toolchain of mtool.device.build.toolchains, or of any other program."""
-    known = toolchains.known().get(
+    record = toolchains.load_all().get(
         name, Toolchain(name, "its programs", (name,), f"install {name}, and put it on PATH")
     )
-    found = toolchains.check(known)
-    lacks = f"without {' and '.join(found.missing)}" if found.missing and found.version else ""
-    there = " ".join(filter(None, [found.version, lacks]))
-    return Item(name, there, known.purpose, known.install if found.missing else "", required)
+    result = toolchains.check(record)
+    lacks = f"without {' and '.join(result.missing)}" if result.missing and result.version else ""
+    there = " ".join(filter(None, [result.version, lacks]))
+    return Item(name, there, record.purpose, record.install if result.missing else "", required)
 
 
 def references() -> list[Item]:
@@ -166,23 +166,23 @@ def references() -> list[Item]:
     )
     items = []
     for name, package, needed, extra in rows:
-        found = distribution.version_of(package)
-        items.append(Item(name, found, needed, "" if found else distribution.install(extra)))
+        version = distribution.version_of(package)
+        items.append(Item(name, version, needed, "" if version else distribution.install(extra)))
     return items
 
 
 def runner(name: str) -> Item | None:
     """Return a flash tool; None: it has no program of its own."""
-    one = flash.all_runners()[name]
-    program, found, install = one.program(), "", one.install
+    tool = flash.all_runners()[name]
+    program, version, install = tool.program(), "", tool.install
     if not program:
         return None
     if shutil.which(program):
         try:
-            found, install = ".".join(map(str, one.probe_version())) or "there", ""
+            version, install = ".".join(map(str, tool.probe_version())) or "there", ""
         except FlashError as wrong:
-            found = wrong.what.removeprefix(f"{program} is ")
-    return Item(Path(program).name, found, f"mtool flash --runner {name}", install)
+            version = wrong.what.removeprefix(f"{program} is ")
+    return Item(Path(program).name, version, f"mtool flash --runner {name}", install)
 
 
 def flash_tools(board: Board, template: str) -> list[Item]:
@@ -253,15 +253,15 @@ _MOST_BYTES = 1 << 20  # of a file of rules
 def connection(board: Board, runners: list[str]) -> list[Item]:
     """Return what the connection to a board needs; `runners` are the flash tools used for it."""
     rows = []
-    found = ports.matching(board, ports.attached())
+    devices = ports.matching(board, ports.attached())
     ids = ", ".join(board.usb.ids) if board.usb else ""
     if is_wsl():
-        rows.append(Item("WSL", platform.release(), "USB devices of Windows", "" if found else no_device_hint()))
-    there = "; ".join(map(str, found))
+        rows.append(Item("WSL", platform.release(), "USB devices of Windows", "" if devices else no_device_hint()))
+    there = "; ".join(map(str, devices))
     rows.append(Item("the board", there, f"USB {ids}" if ids else "a serial port", "" if there else no_device_hint()))
     if sys.platform != "linux":
         return rows
-    rows.append(_serial(found[0].port if found else ""))
+    rows.append(_serial(devices[0].port if devices else ""))
     if any(all_runners()[name].selects == "probe" or name == "west" for name in runners) and ids:
         rows.append(_probe(board))
     return rows
@@ -273,9 +273,9 @@ def _serial(port: str) -> Item:
         return required("serial port", "you are root", needed)
     if port and os.access(port, os.R_OK | os.W_OK):
         return required("serial port", f"{port} is accessible", needed)
-    mine, known = groups()
+    mine, existing = groups()
     member = next((group for group in _GROUPS if group in mine), "")
-    group = next((group for group in _GROUPS if group in known), _GROUPS[0])
+    group = next((group for group in _GROUPS if group in existing), _GROUPS[0])
     if member and not port:
         return required("serial port", f"you are in the group {member}", needed)
     install = f"sudo usermod -aG {group} {getpass.getuser()}, then log out and in again"
@@ -286,7 +286,7 @@ def groups() -> tuple[set[str], set[str]]:
     """Return the names of this user's groups, and those of all groups."""
     import grp
 
-    every = {one.gr_gid: one.gr_name for one in grp.getgrall()}
+    every = {group.gr_gid: group.gr_name for group in grp.getgrall()}
     return {every[number] for number in {*os.getgroups(), os.getegid()} if number in every}, {*every.values()}
 
 
@@ -338,8 +338,8 @@ def of_zephyr(board: Board | None) -> list[Item]:
     tree = zephyr.find()
     if tree is None:
         named = os.environ.get("ZEPHYR_BASE", "")
-        found = f"ZEPHYR_BASE is {named}, which is not a Zephyr tree" if named else ""
-        needed.append(required("Zephyr tree", found, "Zephyr 3.7 or newer", _WORKSPACE))
+        problem = f"ZEPHYR_BASE is {named}, which is not a Zephyr tree" if named else ""
+        needed.append(required("Zephyr tree", problem, "Zephyr 3.7 or newer", _WORKSPACE))
         return [*needed, _compiler(board)] if board is not None else needed
     version = zephyr.version(tree)
     is_old = tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST
@@ -355,24 +355,24 @@ def _west() -> list[Item]:
     from mtool.device.build import west
 
     program = west.program()
-    install = toolchains.known()["west"].install.partition(" && ")[0]
+    install = toolchains.load_all()["west"].install.partition(" && ")[0]
     there = shutil.which(program)
-    found = _version_of([program, "--version"]) if there else ""
-    rows = [required("west", found, "Zephyr projects", "" if there else install)]
+    status = _version_of([program, "--version"]) if there else ""
+    rows = [required("west", status, "Zephyr projects", "" if there else install)]
     lacking = [name for name in _SCRIPTS if importlib.util.find_spec(name) is None]
     if there and Path(program).is_absolute():  # it runs with this Python
-        found = f"without {', '.join(lacking)}" if lacking else "there"
-        rows.append(required("Zephyr's scripts", found, "Python packages of Zephyr", install if lacking else ""))
+        status = f"without {', '.join(lacking)}" if lacking else "there"
+        rows.append(required("Zephyr's scripts", status, "Python packages of Zephyr", install if lacking else ""))
     return rows
 
 
 def _dtc() -> Item:
     if shutil.which("dtc") is None:
         return required("dtc", "", "devicetrees", "sudo apt-get install device-tree-compiler")
-    found = _version_of(["dtc", "--version"])
-    is_old = bool(found) and tuple(map(int, found.split(".")[:3])) < _OLDEST_DTC
+    version = _version_of(["dtc", "--version"])
+    is_old = bool(version) and tuple(map(int, version.split(".")[:3])) < _OLDEST_DTC
     newer = "install dtc 1.4.6 or newer" if is_old else ""
-    return required("dtc", found or "there", "devicetrees", newer)
+    return required("dtc", version or "there", "devicetrees", newer)
 
 
 def _modules(board: Board, tree: Path) -> list[Item]:
@@ -382,12 +382,12 @@ def _modules(board: Board, tree: Path) -> list[Item]:
     paths = _paths_of_modules(tree)
     rows = []
     for needed, any_of in ((f"the chip of {name}", [hal]), ("Cortex-M cores", ["cmsis", "cmsis_6"])):
-        wanted = [one for one in any_of if one and (one in paths or one == hal)]
-        if not wanted or (needed.startswith("Cortex") and not board.cpu.startswith("cortex-m")):
+        names = [module for module in any_of if module and (module in paths or module == hal)]
+        if not names or (needed.startswith("Cortex") and not board.cpu.startswith("cortex-m")):
             continue
-        there = [one for one in wanted if _is_there(one, paths)]
-        install = "" if there else f"in the west workspace: west update {' '.join(wanted)}"
-        rows.append(required(" or ".join(wanted), ", ".join(there) and "there", needed, install))
+        there = [module for module in names if _is_there(module, paths)]
+        install = "" if there else f"in the west workspace: west update {' '.join(names)}"
+        rows.append(required(" or ".join(names), ", ".join(there) and "there", needed, install))
     return rows
 
 
@@ -395,7 +395,7 @@ def _paths_of_modules(tree: Path) -> dict[str, Path]:
     try:
         read: Any = resources.read_yaml(tree / "west.yml")
         projects = read["manifest"]["projects"]
-        return {str(one["name"]): tree.parent / str(one.get("path", one["name"])) for one in projects}
+        return {str(project["name"]): tree.parent / str(project.get("path", project["name"])) for project in projects}
     except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError):
         return {}
 
@@ -403,9 +403,9 @@ def _paths_of_modules(tree: Path) -> dict[str, Path]:
 def _is_there(module: str, paths: dict[str, Path]) -> bool:
     if module in paths and any(paths[module].glob("*")):
         return True
-    given = ";".join(os.environ.get(name, "") for name in ("ZEPHYR_MODULES", "EXTRA_ZEPHYR_MODULES"))
+    folders = ";".join(os.environ.get(name, "") for name in ("ZEPHYR_MODULES", "EXTRA_ZEPHYR_MODULES"))
     names = {module, module.removeprefix("hal_")}
-    return any(Path(path).name in names and Path(path).is_dir() for path in given.split(";") if path)
+    return any(Path(path).name in names and Path(path).is_dir() for path in folders.split(";") if path)
 
 
 def _compiler(board: Board) -> Item:
@@ -425,8 +425,8 @@ def _compiler(board: Board) -> Item:
     if sdk is not None:
         return required("compiler", f"the Zephyr SDK in {sdk}, without {folder}", needed, f"{_SDK} -t {folder}")
     if board.toolchain not in zephyr.VARIANTS:
-        own = f", or {board.toolchain}" if board.toolchain else ""
-        return required("compiler", "", f"{needed}: the Zephyr SDK{own}", _SDK)
+        alternative = f", or {board.toolchain}" if board.toolchain else ""
+        return required("compiler", "", f"{needed}: the Zephyr SDK{alternative}", _SDK)
     own_item = toolchain(board.toolchain, required=True)
     if own_item.install or board.toolchain == "cc":
         return own_item
@@ -452,8 +452,8 @@ def _sdk() -> Path | None:
 
 
 def _version_of(argv: list[str]) -> str:
-    found = re.search(r"\d+(?:\.\d+)+", output_of(argv))
-    return found[0] if found else ""
+    match = re.search(r"\d+(?:\.\d+)+", output_of(argv))
+    return match[0] if match else ""
 
 
 def output_of(argv: list[str]) -> str:

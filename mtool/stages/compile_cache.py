@@ -32,14 +32,14 @@ from mtool.version import __version__
 _DATA = ("boards.yaml", "crt", "project_templates")
 
 
-def cache_key(path: Path, board: Board, options: Request, known: TuningResults) -> str:
+def cache_key(path: Path, board: Board, options: Request, tuning_results: TuningResults) -> str:
     """Return a SHA-256 over everything that a model's C and its project depend on.
 
     Args:
         path: the model file.
         board: its whole entry is hashed.
         options: all are hashed, a template's files too.
-        known: the results of tuning.
+        tuning_results: the results of tuning.
 
     Raises:
         UsageError: the model or the template can't be read.
@@ -52,7 +52,7 @@ def cache_key(path: Path, board: Board, options: Request, known: TuningResults) 
         board.model_dump_json(),
         repr([(memory.reads, memory.pool) for memory in board.memories.values()]),  # not in the JSON
         *option_texts(options),
-        repr(known),
+        repr(tuning_results),
         *program_texts(),
     ):
         data = part.encode("utf-8", "surrogatepass")
@@ -62,8 +62,8 @@ def cache_key(path: Path, board: Board, options: Request, known: TuningResults) 
 
 def option_texts(options: Request) -> Iterator[str]:
     """Yield the values of options, and the contents of the files that they name."""
-    for each in fields(options):
-        yield f"{each.name}={_text(getattr(options, each.name))}"
+    for option_field in fields(options):
+        yield f"{option_field.name}={_text(getattr(options, option_field.name))}"
     template = getattr(options, "template", "")  # which a project's options name
     if template and Path(template).is_dir():
         yield filetree.digest_of(Path(template))
@@ -77,16 +77,16 @@ def _text(value: Any) -> str:
         data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return f"{value.dtype.str}{value.shape}{data}"
     if isinstance(value, Mapping):
-        return repr(sorted((key, _text(each)) for key, each in value.items()))
+        return repr(sorted((key, _text(item)) for key, item in value.items()))
     return repr(value)
 
 
 def program_texts() -> Iterator[str]:
     """Yield the versions of NumPy and ONNX; the paths, sizes and times of mtool's files and of added operators'."""
     for name in ("numpy", "onnx"):
-        found = importlib.util.find_spec(name)  # which does not import it
-        if found is not None and found.origin is not None:
-            yield Path(found.origin).with_name("version.py").read_text("utf-8")
+        spec = importlib.util.find_spec(name)  # which does not import it
+        if spec is not None and spec.origin is not None:
+            yield Path(spec.origin).with_name("version.py").read_text("utf-8")
     for root in (resources.PACKAGE, *map(resources.path, _DATA), *added_operators.sources()):
         for path, state in _files_in(root) if root.is_dir() else [(root, root.stat())]:
             yield f"{path} {state.st_size} {state.st_mtime_ns}"
@@ -115,21 +115,21 @@ def compiled(sources: Sequence[tuple[Path, Request]], board: Board, arenas: Aren
     """
     keys = [_key(path, board, request) for path, request in sources]
     key = hashlib.sha256("\n".join([arenas, *keys]).encode()).hexdigest() if all(keys) else ""
-    kept = cache.of_user()
-    found = kept.get(key) if kept is not None and key else None
-    before = _read(found) if found else None
+    user_cache = cache.of_user()
+    entry = user_cache.get(key) if user_cache is not None and key else None
+    before = _read(entry) if entry else None
     if before is not None:
         return before
     from mtool.compiler.compilation import compile_models  # which loads the compile half
 
-    if kept is None or not key:
+    if user_cache is None or not key:
         return compile_models(sources, board, arenas)
-    if found:
-        kept.drop(key)
+    if entry:
+        user_cache.drop(key)
     with noted() as notes:
         done = compile_models(sources, board, arenas)
     details = {"notes": notes, "apart_bytes": done.apart_bytes, "outline": done.files.outline}
-    kept.put(
+    user_cache.put(
         key,
         {
             **{name: File(done.files[name]) for name in done.files},
@@ -146,13 +146,13 @@ def _read(entry: dict[str, File]) -> Compilation | None:
         noted = json.loads(entry.pop(_NOTES).data)
         notes = [(str(name), int(level), str(message)) for name, level, message in noted["notes"]]
         described = Firmware.model_validate_json(entry.pop(_RESULT).data).manifests()
-        files = FileTree({name: one.data for name, one in entry.items()}, dict(noted["outline"]))
-        found = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
+        files = FileTree({name: file.data for name, file in entry.items()}, dict(noted["outline"]))
+        result = Compilation(files, described, int(noted["apart_bytes"]), is_cached=True)
     except (KeyError, TypeError, ValueError, RecursionError, MtoolError) as malformed:
         log.debug("a cache entry is malformed: %s", malformed)
         return None
     replay(notes)
-    return found
+    return result
 
 
 def _key(path: Path, board: Board, request: Request) -> str:

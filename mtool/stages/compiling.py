@@ -37,18 +37,18 @@ def warn_of_weight_overhead(manifest: Manifest) -> None:
 
     Growth that was chosen for speed, where the board has room (plan.for_time), is logged at debug level only.
     """
-    reported = [one for one in manifest.weight_overhead if one.flash_bytes - one.file_bytes >= _LEAST_OVERHEAD_BYTES]
-    for one in reported:
-        if one.for_speed:
-            log.debug("%s: %s B more flash: %s", one.operator, f"{one.flash_bytes - one.file_bytes:,}", one.reason)
-    grown = [one for one in reported if not one.for_speed]
+    reported = [row for row in manifest.weight_overhead if row.flash_bytes - row.file_bytes >= _LEAST_OVERHEAD_BYTES]
+    for row in reported:
+        if row.for_speed:
+            log.debug("%s: %s B more flash: %s", row.operator, f"{row.flash_bytes - row.file_bytes:,}", row.reason)
+    grown = [row for row in reported if not row.for_speed]
     if not grown:
         return
-    before, after = (sum(getattr(one, kind) for one in grown) for kind in ("file_bytes", "flash_bytes"))
-    for one in grown[:_NAMED]:
+    before, after = (sum(getattr(row, kind) for row in grown) for kind in ("file_bytes", "flash_bytes"))
+    for row in grown[:_NAMED]:
         log.warning(
             "%s takes %s B in the model's file and %s B in flash: %s",
-            short_name(one.tensor), f"{one.file_bytes:,}", f"{one.flash_bytes:,}", one.reason,
+            short_name(row.tensor), f"{row.file_bytes:,}", f"{row.flash_bytes:,}", row.reason,
         )  # fmt: skip
     if len(grown) > _NAMED:
         log.warning(
@@ -65,14 +65,14 @@ def log_summary(source: Path, described: Manifest, start: float, *, is_cached: b
         if limits is not None:
             outputs += f"   {short_name(limits.dimension)} = {limits.least} to {limits.most} at run time"
     if described.states:
-        kept = sum(state.bytes for state in described.states)
-        outputs += f"   keeps {plural.count(len(described.states), 'state')}, {kept:,} B"
+        state_bytes = sum(state.bytes for state in described.states)
+        outputs += f"   keeps {plural.count(len(described.states), 'state')}, {state_bytes:,} B"
     size = f"{formatting.amount(described.macs)} MACs, {formatting.amount(described.parameters)} parameters"
     log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})
     operators = described.operators
-    by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
-    count = sum(1 for one in operators if not one.whole) + len(by_rows)
+    by_rows = {op.whole for op in operators if op.whole and not op.label.endswith(" rows")}  # keep rows, pad rows
+    count = sum(1 for operator in operators if not operator.whole) + len(by_rows)
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
     note = f"{plural.count(count, 'operator')}{some} in {plural.count(functions, 'function')}"
     arena = formatting.arena(described)
@@ -86,8 +86,8 @@ def log_summary(source: Path, described: Manifest, start: float, *, is_cached: b
 def _areas(protection: Protection) -> str:
     """Return the protected areas as text: the size and granule of each."""
     areas = [
-        f"{one.access}s {one.name} " + (f"{one.bytes:,} B " if one.bytes else "") + f"(granule {one.granule:,} B)"
-        for one in protection.areas
+        f"{area.access}s {area.name} " + (f"{area.bytes:,} B " if area.bytes else "") + f"(granule {area.granule:,} B)"
+        for area in protection.areas
     ]
     return f"{protection.unit}: {', '.join(areas)}"
 
@@ -137,8 +137,8 @@ class CompiledModel:
         """Return what a build of your own needs: the model's files, the runtime files they use, and `mtool.json`."""
         from mtool import project
 
-        own = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
-        files = FileTree(own, self.files.outline)
+        texts = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
+        files = FileTree(texts, self.files.outline)
         headers, runtime = _runtime()
         needed = {name: runtime[name] for name in project.runtime_sources(files, runtime)}
         if self.options.single_file:
@@ -168,7 +168,7 @@ class CompiledModel:
     def _single(self, files: FileTree, runtime: "Runtime") -> FileTree:
         from mtool import project
 
-        models = [one.model for one in self.manifest.models]
+        models = [model.model for model in self.manifest.models]
         return project.single_file(files, models, self.manifest.firmware_name, runtime)
 
     def _in_project(self) -> FileTree:
@@ -225,8 +225,8 @@ class CompiledModel:
                 details=[f"no Zephyr name is known for it ({self.board.cpu})"],
                 hint="leave out --board for a module for any core, or choose a Zephyr board: mtool boards",
             )
-        if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
-            raise UsageError("two models of the archive have the same name", details=[f"names: {', '.join(taken)}"])
+        if len(names := {model.manifest.model for model in (self, *more)}) <= len(more):
+            raise UsageError("two models of the archive have the same name", details=[f"names: {', '.join(names)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
         if rpc and (cores or form == "mlf"):
             raise UsageError(
@@ -238,7 +238,8 @@ class CompiledModel:
             single = "holds C for many cores, which does not fit in a single file"
             why = single if self.options.single_file else "holds C for many cores, and a backend compiles for one"
             raise UsageError(f"--emit {form} without --board {why}", hint="choose the core by its board: --board BOARD")
-        if cores and (unplaced := [pool.name for _, own in self.firmware for pool in own.pools if not pool.section]):
+        pools = [pool for _, request in self.firmware for pool in request.pools]
+        if cores and (unplaced := [pool.name for pool in pools if not pool.section]):
             raise UsageError(
                 f"--emit {form} without --board holds C for many cores, whose boards do not all have {unplaced[0]}",
                 hint=f"name its section: --pool {unplaced[0]}=BYTES,section=NAME; or the board: --board BOARD",
@@ -267,9 +268,9 @@ class CompiledModel:
             about=about or project.About(),
             arduino=self.board.templates.get("arduino", ""),
             arena_sections={
-                own.arena_section: f"the arena of {one.model}"
-                for (_, own), one in zip(self.firmware, self.manifest.models, strict=False)
-                if own.arena_section
+                request.arena_section: f"the arena of {model.model}"
+                for (_, request), model in zip(self.firmware, self.manifest.models, strict=False)
+                if request.arena_section
             },
         )
         return project.delivered(packed, form)
@@ -277,7 +278,7 @@ class CompiledModel:
     def _for(self, core: "Core") -> "CompiledModel":
         """Return the model, with the others of its firmware, compiled for another core."""
         paths = [path for path, _ in self.firmware]
-        options = [replace(own, weights="text", tuning_results=TuningResults()) for _, own in self.firmware]
+        options = [replace(chosen, weights="text", tuning_results=TuningResults()) for _, chosen in self.firmware]
         board = boards.get(core.board)
         board = board.model_copy(update={"features": board.features - core.lacks})
         return compile_models(paths, board=board, options=options)[0]
@@ -353,34 +354,34 @@ def compile_models(
 
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
-    each = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
+    opts = [options or Options()] * len(paths) if options is None or isinstance(options, Options) else [*options]
     sources = [Path(path) for path in paths]
-    pairs = requests_of(sources, target, each, folder)
-    compiled = compile_cache.compiled(pairs, each[0].core_of(target), each[0].arenas)
+    pairs = requests_of(sources, target, opts, folder)
+    compiled = compile_cache.compiled(pairs, opts[0].core_of(target), opts[0].arenas)
     for source, described in zip(sources, compiled.manifests, strict=True):
         log_summary(source, described, start, is_cached=compiled.is_cached)
     if len(sources) > 1:
-        each = [replace(chosen, name=one.model) for chosen, one in zip(each, compiled.manifests, strict=True)]
-        saved = sum(one.shared_constant_bytes for one in compiled.manifests)
+        opts = [replace(chosen, name=manifest.model) for chosen, manifest in zip(opts, compiled.manifests, strict=True)]
+        saved = sum(manifest.shared_constant_bytes for manifest in compiled.manifests)
         once = f", {saved:,} B of equal constants stored once" if saved else ""
         arena_bytes = manifest.total_arena_bytes(compiled.manifests)
         log.info("  %-9s          arena %s B for all, %s B apart%s", "together", f"{arena_bytes:,}",
                  f"{compiled.apart_bytes:,}", once)  # fmt: skip
-    each = [with_windows(chosen, one) for chosen, one in zip(each, compiled.manifests, strict=True)]
+    opts = [with_windows(chosen, manifest) for chosen, manifest in zip(opts, compiled.manifests, strict=True)]
     return tuple(
-        CompiledModel(source, target, chosen, compiled.files, described, tuple(zip(sources, each, strict=True)))
-        for source, chosen, described in zip(sources, each, compiled.manifests, strict=True)
+        CompiledModel(source, target, chosen, compiled.files, described, tuple(zip(sources, opts, strict=True)))
+        for source, chosen, described in zip(sources, opts, compiled.manifests, strict=True)
     )
 
 
 def with_windows(options: Options, described: Manifest) -> Options:
     """Return a compiled model's options with the windows of its inputs, as they were compiled."""
-    found = [
+    slides = [
         Slide(one.name, one.shape[one.window.axis], one.window.axis, one.window.rows, (one.zero_point or (0,))[0])
         for one in described.inputs
         if one.window is not None
     ]
-    return replace(options, slides=tuple(found)) if found else options
+    return replace(options, slides=tuple(slides)) if slides else options
 
 
 def requests_of(
@@ -401,7 +402,7 @@ def requests_of(
     requests: list[Request] = []
     for chosen in options:
         check_options(board, chosen, folder)
-        known = tuning_results_of(board, chosen, warns=not requests)
+        results = tuning_results_of(board, chosen, warns=not requests)
         protect = protects(board, chosen)
-        requests.append(replace(chosen, weights=weights_of(board, chosen), tuning_results=known, protect=protect))
+        requests.append(replace(chosen, weights=weights_of(board, chosen), tuning_results=results, protect=protect))
     return list(zip(sources, requests, strict=True))

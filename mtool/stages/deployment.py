@@ -120,7 +120,7 @@ class Deployment:
             MtoolError: as `compile`.
         """
         if self.models:
-            names = [one.manifest.model for one in self.models]
+            names = [model.manifest.model for model in self.models]
             return self.models[names.index(options.name if options else "")]
         target = boards.get(board) if isinstance(board, str) else board
         self._check(target, options or Options())
@@ -225,16 +225,16 @@ def infer_all(
     rest = samples[len(outputs) :]
     if not rest:
         return outputs
-    numbers, found, failed = itertools.count(), dict[int, Sample](), dict[int, BaseException]()
+    numbers, results, failed = itertools.count(), dict[int, Sample](), dict[int, BaseException]()
     is_over, one_at_a_time = threading.Event(), threading.Lock()
 
     def serve(infer: Callable[[Sample], Sample]) -> None:
         """Run samples until there are none left or one has failed; `next` is atomic across threads."""
         while not is_over.is_set() and (number := next(numbers)) < len(rest):
             try:
-                found[number] = infer(rest[number])
+                results[number] = infer(rest[number])
                 with one_at_a_time:
-                    on_done(len(outputs) + number, found[number])
+                    on_done(len(outputs) + number, results[number])
             except Exception as wrong:
                 failed[number] = wrong
                 is_over.set()
@@ -260,7 +260,7 @@ def infer_all(
             is_over.set()
     if failed:
         raise failed[min(failed)]
-    return [*outputs, *(found[number] for number in range(len(rest)))]
+    return [*outputs, *(results[number] for number in range(len(rest)))]
 
 
 def processors() -> int:
@@ -332,8 +332,8 @@ class Reconnection:
         """Return whether the board is plugged in, as far as is known."""
         if self.port:
             return not self.port.startswith("/") or Path(self.port).exists()
-        wanted = self.probe.upper()
-        return not wanted or any(device.probe.upper().startswith(wanted) for device in ports.attached())
+        probe = self.probe.upper()
+        return not probe or any(device.probe.upper().startswith(probe) for device in ports.attached())
 
     def until_back(self, attempt: Callable[[], T]) -> T:
         """Return the attempt's result; after a failed attempt, reconnect and try again.

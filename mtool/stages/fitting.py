@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards as known
+from mtool import boards as registry
 from mtool import project
 from mtool.base import checked
 from mtool.base.errors import MtoolError, UsageError
@@ -77,7 +77,7 @@ class Fit:
     @property
     def without_estimate(self) -> tuple[str, ...]:
         """The backends that give no estimate of what they compute, so that the time is unknown."""
-        return tuple(sorted({backend for one in self.longest for backend in one.unknown}))
+        return tuple(sorted({backend for record in self.longest for backend in record.unknown}))
 
     def lines(self, manifest: Manifest) -> list[str]:
         """Return a line for each memory, and what the compiler does not accept."""
@@ -91,7 +91,7 @@ class Fit:
         if not sure and not self.refused and not self.is_built:
             return "the estimated parts (about) may turn out smaller: mtool build measures them"
         over = {need.memory: need.bytes for need in self.needs if need.missing_bytes}
-        return needed.advice(manifest, known.get(self.board), over)
+        return needed.advice(manifest, registry.get(self.board), over)
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -116,15 +116,15 @@ class Fit:
             "refused": list(self.refused),
             "longest_operators": [
                 {
-                    "model": one.model,
-                    "operator": one.operator or None,
-                    "share": None if one.unknown else one.share,
-                    "milliseconds": one.time and one.time.milliseconds,
-                    "stretch_share": None if one.unknown else one.stretch_share,
-                    "stretch_milliseconds": one.stretch and one.stretch.milliseconds,
-                    "stretch_instructions": one.stretch_instructions,
+                    "model": record.model,
+                    "operator": record.operator or None,
+                    "share": None if record.unknown else record.share,
+                    "milliseconds": record.time and record.time.milliseconds,
+                    "stretch_share": None if record.unknown else record.stretch_share,
+                    "stretch_milliseconds": record.stretch and record.stretch.milliseconds,
+                    "stretch_instructions": record.stretch_instructions,
                 }
-                for one in self.longest
+                for record in self.longest
             ],
             "milliseconds": time and time.milliseconds,
             "milliseconds_error": time and time.error,
@@ -177,17 +177,17 @@ def check(
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     if folder is not None and not folder.is_dir():
-        found = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise UsageError(f"{folder} {found}", hint="give the folder of a built project, or leave out --output-dir")
+        problem = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise UsageError(f"{folder} {problem}", hint="give the folder of a built project, or leave out --output-dir")
     source, chosen = Path(path), options or Options()
-    asked = list(known.load_all().values()) if boards is None else list(boards)
-    if not asked:
+    targets = list(registry.load_all().values()) if boards is None else list(boards)
+    if not targets:
         raise UsageError("boards is empty", hint="name a board, or leave boards out for all of them")
-    for board in asked:
+    for board in targets:
         check_options(board, chosen)
     manifests, fits = [], []
     load = functools.cache(project.load)  # many boards share a template
-    for board, emitted in compile_for(source, asked, chosen):
+    for board, emitted in compile_for(source, targets, chosen):
         manifest = emitted.manifest
         manifests.append(manifest)
         if is_project(folder or default_folder(manifest.model, board)):
@@ -197,7 +197,7 @@ def check(
             fit = _estimated(board, chosen, manifest, functools.partial(getattr, emitted, "code"), load)
         fit = replace(fit, constant_bytes=manifest.constant_bytes, arena_bytes=manifest.arena_bytes)
         fits.append(_timed(fit, board, [emitted], [manifest], hz))
-    if len(asked) < len(known.load_all()):  # else the first board's constants say little of the others'
+    if len(targets) < len(registry.load_all()):  # else the first board's constants say little of the others'
         warn_of_weight_overhead(manifests[0])
     if folder is not None and not any(fit.is_built for fit in fits):
         log.warning("%s has no build of this model with these options: its code size is estimated", folder)
@@ -234,8 +234,8 @@ def check_models(
 
 def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequence[Manifest], hz: int) -> Fit:
     """Return a fit with its models' estimated times, and their sum."""
-    found = [estimate_latency(one, board, hz) for one in models]
-    times = [time for time in found if time is not None]
+    estimates = [estimate_latency(model, board, hz) for model in models]
+    times = [time for time in estimates if time is not None]
     whole = None
     if times and len(times) == len(models):
         whole = replace(
@@ -245,10 +245,10 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
             energy=times[0].energy if len(times) == 1 else None,
             device_milliseconds=sum(time.device_milliseconds for time in times),
         )
-    each = zip(models, found, manifests, strict=True)
-    longest = tuple(longest_operator(one, time, described.pauses) for one, time, described in each)
-    floats = next(filter(None, (software_float(one, board) for one in manifests)), None)
-    shares = tuple(cost / (one.cost or 1) for one in models for cost in one.costs) if len(models) == 1 else ()
+    each = zip(models, estimates, manifests, strict=True)
+    longest = tuple(longest_operator(emitted, time, described.pauses) for emitted, time, described in each)
+    floats = next(filter(None, (software_float(manifest, board) for manifest in manifests)), None)
+    shares = tuple(cost / (model.cost or 1) for model in models for cost in model.costs) if len(models) == 1 else ()
     return replace(fit, time=whole, longest=longest, shares=shares, software_float=floats)
 
 
@@ -278,10 +278,10 @@ def _measured(model: CompiledModel, folder: Path) -> Fit | None:
         firmware = firmware_of(folder, tree)
         if firmware is None:
             return None
-        found = [needs_of(measure(path, manifest), manifest) for path in firmware]
+        needs_by_kind = [needs_of(measure(path, manifest), manifest) for path in firmware]
     except MtoolError:
         return None  # not a project of mtool, or the toolchain is missing: estimates will do
-    needs = tuple(max(of_kinds, key=lambda need: need.bytes) for of_kinds in zip(*found, strict=True))
+    needs = tuple(max(of_kinds, key=lambda need: need.bytes) for of_kinds in zip(*needs_by_kind, strict=True))
     return _fit(model.board.placed_by(template.name), needs, is_built=True)
 
 
@@ -300,8 +300,8 @@ def _estimated(
     if template is None:
         return Fit(board.name)
     placed = board.placed_by(template.name)
-    found = estimate(code(), manifest, placed, template, template.read_options(options.of_template(board), board))
-    return _fit(placed, found.needs, found.refused)
+    estimated = estimate(code(), manifest, placed, template, template.read_options(options.of_template(board), board))
+    return _fit(placed, estimated.needs, estimated.refused)
 
 
 def _fit(board: Board, needs: tuple[Need, ...], refused: tuple[str, ...] = (), *, is_built: bool = False) -> Fit:

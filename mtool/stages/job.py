@@ -114,19 +114,19 @@ class Job:
         if project.is_own:
             return self.deployment.build_folder(project.board, self.on, model=name, link_key=key)
         prepared = self.deployment.build_folder(project.board, self.on, link_key=key)
-        found = loaded_model(self.on, name, self.deployment, key)
-        if found is None:
+        loaded = loaded_model(self.on, name, self.deployment, key)
+        if loaded is None:
             raise UsageError(
                 f"no module on the device has a model {name!r}",
                 details=[f"{name} is a model of the firmware itself"],
                 hint="load it with mtool load, or choose a module's model: --name NAME",
             )
-        if found.model_hash != model.manifest.model_hash:
+        if loaded.model_hash != model.manifest.model_hash:
             raise UsageError(
                 f"{name} on the device was not made from {self.path}",
-                details=[f"expected  {model.manifest.model_hash[:16]}", f"found     {found.model_hash[:16]}"],
+                details=[f"expected  {model.manifest.model_hash[:16]}", f"found     {loaded.model_hash[:16]}"],
             )
-        return replace(prepared, manifest=found)
+        return replace(prepared, manifest=loaded)
 
     def _packaged(self, folder: Path, project: Project) -> CompiledModel:
         """Return the model that a package was made from; it is not compiled again.
@@ -134,16 +134,16 @@ class Job:
         Raises:
             UsageError: the package was made from another file, or has several models and none is named.
         """
-        found = file_hash(self.path)
-        made = [one for one in manifest.load(folder).models if one.model_hash == found]
-        made = [one for one in made if one.model_file == self.path.name] or made
+        digest = file_hash(self.path)
+        models = [model for model in manifest.load(folder).models if model.model_hash == digest]
+        models = [model for model in models if model.model_file == self.path.name] or models
         # If several models are named, a model has its file's name unless --name gives another.
-        is_found = len(made) == 1 and self.options.name in ("", model_name(self.path.stem))
-        described = chosen_model(folder, made[0].model if is_found else self.options.name)
-        if found != described.model_hash:
+        is_found = len(models) == 1 and self.options.name in ("", model_name(self.path.stem))
+        described = chosen_model(folder, models[0].model if is_found else self.options.name)
+        if digest != described.model_hash:
             raise UsageError(
                 f"the package in {folder} was not made from {self.path}",
-                details=[f"expected  {described.model_hash[:16]}", f"found     {found[:16]}"],
+                details=[f"expected  {described.model_hash[:16]}", f"found     {digest[:16]}"],
                 hint=f"it was made from {described.model_file}",
             )
         options = with_windows(self.options, described)
@@ -194,16 +194,16 @@ def own_firmware(path: Path, deployment: Deployment) -> Path | None:
     """
     if not deployment.port or path.is_dir():
         return None
-    found = {}
+    folders = {}
     for file in sorted(Path("build").glob(f"*/{manifest.FILE_NAME}")):
         with contextlib.suppress(UsageError):  # of another version of mtool
             one = manifest.load(file.parent)
-            if one.project is not None and one.project.is_own and path.name in {each.model_file for each in one.models}:
-                found[one.project.build_hash] = file.parent
-    if not found:
+            if one.project is not None and one.project.is_own and path.name in {part.model_file for part in one.models}:
+                folders[one.project.build_hash] = file.parent
+    if not folders:
         return None
-    build_hash = session.build_at(next(iter(found.values())), port=deployment.port, probe=deployment.probe)
-    return next((folder for digits, folder in found.items() if build_hash and digits.startswith(build_hash)), None)
+    build_hash = session.build_at(next(iter(folders.values())), port=deployment.port, probe=deployment.probe)
+    return next((folder for digits, folder in folders.items() if build_hash and digits.startswith(build_hash)), None)
 
 
 def check_board(folder: Path, project: Project, named: str) -> None:
@@ -235,14 +235,14 @@ def chosen_model(folder: Path, name: str) -> Manifest:
     Raises:
         UsageError: the project has several models and none is named, or it has no model of that name.
     """
-    found = manifest.load(folder, name)
-    if not name and found.firmware:
-        names = [one.model for one in found.firmware]
+    chosen = manifest.load(folder, name)
+    if not name and chosen.firmware:
+        names = [model.model for model in chosen.firmware]
         raise UsageError(
             f"{folder} is a firmware of {len(names)} models: {', '.join(names)}",
             hint=f"choose one with: --name {names[0]}",
         )
-    return found
+    return chosen
 
 
 def loaded_model(folder: Path, name: str, deployment: Deployment, link_key: LinkKey | None = None) -> Manifest | None:
@@ -258,7 +258,7 @@ def loaded_model(folder: Path, name: str, deployment: Deployment, link_key: Link
     if described.project is None or not takes_modules(described.project) or not name:
         return None
     with session.open(folder, port=deployment.port, probe=deployment.probe, link_key=link_key) as device:
-        if name in {one.name for one in interfaces(device.session).values()}:
+        if name in {interface.name for interface in interfaces(device.session).values()}:
             return device[name].manifest
         if name in device.models:
             return None

@@ -56,13 +56,13 @@ def software_float(manifest: Manifest, board: Board) -> SoftwareFloat | None:
     macs = sum(operator.macs for operator in float_operators(manifest.operators))
     if not macs or "fpu" in board.features:
         return None
-    known = (figures for cores, *figures in _MEASURED if board.cpu.startswith(cores))
-    return next((SoftwareFloat(board.cpu, macs, *figures) for figures in known), None)
+    matching = (figures for cores, *figures in _MEASURED if board.cpu.startswith(cores))
+    return next((SoftwareFloat(board.cpu, macs, *figures) for figures in matching), None)
 
 
 def float_operators(operators: Iterable[Operator]) -> list[Operator]:
     """Return the operators that multiply floating-point numbers."""
-    return [one for one in operators if one.macs and any(read.dtype.startswith("float") for read in one.reads)]
+    return [op for op in operators if op.macs and any(read.dtype.startswith("float") for read in op.reads)]
 
 
 # Bytes read from flash per product if the cache does not hold an operator's constants: the kernels use a weight for one
@@ -156,10 +156,10 @@ def longest_operator(emitted: Emitted, time: LatencyEstimate | None, pauses: Seq
     unknown = without_estimate(plan)
     if unknown:
         return LongestOperator(plan.graph.name, "", 0.0, None, unknown=unknown)
-    each = 1.0  # cycles per instruction
+    cycles_each = 1.0  # cycles per instruction
     if time is not None:
-        each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
-    costs = [cost + device_cycles(step) / each for cost, step in zip(emitted.costs, plan.steps, strict=True)]
+        cycles_each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
+    costs = [cost + device_cycles(step) / cycles_each for cost, step in zip(emitted.costs, plan.steps, strict=True)]
     whole = sum(costs)
     longest = max(range(len(costs)), key=costs.__getitem__, default=None)
     share = costs[longest] / whole if longest is not None and whole else 0.0
@@ -196,16 +196,16 @@ def estimate_latency(emitted: Emitted, board: Board, hz: int = 0) -> LatencyEsti
     waits = _waits(emitted, weights.reads if weights else None, clock)
     factor, least, of_code = _left_out(emitted, core, SlowFlash.of(board, clock))
     waits = waits[0] + (1 - _ERROR_OF_CODE_WAITS) * of_code, waits[1] + (1 + _ERROR_OF_CODE_WAITS) * of_code
-    low, high = (instructions * each + wait for each, wait in zip(core.per_instruction, waits, strict=True))
+    low, high = (instructions * cycles + wait for cycles, wait in zip(core.per_instruction, waits, strict=True))
     error = (1 + (high - low) / (high + low)) * (1 + core.schedules_error) - 1
     error = max(error, least)
     answers_at_once = weights is None or "data" in weights.holds or board.emulator is not None
-    known = answers_at_once or (weights is not None and weights.reads is not None)
+    is_known = answers_at_once or (weights is not None and weights.reads is not None)
     by_devices = sum(map(device_cycles, emitted.plan.steps)) / clock * 1e3
     milliseconds = factor * (low + high) / 2 / clock * 1e3 + by_devices
-    energy = estimate_energy(milliseconds, error, board.draws, clock) if known and not by_devices else None
+    energy = estimate_energy(milliseconds, error, board.draws, clock) if is_known and not by_devices else None
     sure = weights is None or weights.reads is None or weights.reads.is_sure
-    return LatencyEstimate(milliseconds, error, known, sure, energy, clock, by_devices)
+    return LatencyEstimate(milliseconds, error, is_known, sure, energy, clock, by_devices)
 
 
 def emulated_time(nanoseconds: float, board: Board, manifest: Manifest) -> LatencyEstimate | None:
@@ -235,10 +235,10 @@ def _left_out(emitted: Emitted, core: Core, flash: SlowFlash | None) -> tuple[fl
     """Return the factor by which an inference takes longer than counted, the least error, and the waits for code."""
     operators = emitted.manifest.operators
     steps = [*zip(emitted.costs, emitted.plan.steps, strict=True)]
-    in_flash = [each for each in steps if not is_set(schedule_text(each[1].schedule), CODE_IN_RAM)]
+    in_flash = [step for step in steps if not is_set(schedule_text(step[1].schedule), CODE_IN_RAM)]
     of_code = sum(flash.code_waits(step, emitted.graph, cost) for cost, step in in_flash) if flash else 0.0
     is_dense = 2 * sum(cost for cost, step in steps if step.node.op == "dense") > emitted.cost
-    is_small = not is_dense and sum(one.macs for one in operators if not one.device_cycles) < _SMALL
+    is_small = not is_dense and sum(operator.macs for operator in operators if not operator.device_cycles) < _SMALL
     if is_small and of_code and 2 * sum(cost for cost, _ in in_flash) > emitted.cost:
         return _FACTOR_OF_LITTLE_CODE, _ERROR_OF_LITTLE_CODE, 0.0
     return (*((core.small_models_factor, core.small_models_error) if is_small else (1.0, 0.0)), of_code)

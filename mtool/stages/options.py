@@ -265,8 +265,8 @@ class Options(Request):
         states = checked.texts_of(self.states)
         checked.fields(self, READERS)
         if states:
-            own = _first_values(states)
-            object.__setattr__(self, "state_values", {**own, **self.state_values})
+            values = _first_values(states)
+            object.__setattr__(self, "state_values", {**values, **self.state_values})
         if self.link_key is not None:
             key = {link_key.OPTION: link_key.read(self.link_key).digits}
             object.__setattr__(self, "template_options", {**self.template_options, **key})
@@ -386,16 +386,16 @@ def parse(**values: Any) -> Options:
         UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is malformed, or the
             conventions can't be combined.
     """
-    given = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
-    names, arena, key = given.pop("name"), given["arena"], given.pop("module_key")
-    force, keep = given.pop("force"), given.pop("keep")
+    chosen = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
+    names, arena, key = chosen.pop("name"), chosen["arena"], chosen.pop("module_key")
+    force, keep = chosen.pop("force"), chosen.pop("keep")
     if force and keep:
         raise UsageError("--force and --keep can't be combined")
     if names and len(names) > 1:
         raise UsageError(f"--name is set {len(names)} times for one model", hint="give it once for each model")
     if names and model_name(names[0]) != names[0]:
         raise UsageError(f"--name {names[0]}: not a valid C name", hint=f"for instance: --name {model_name(names[0])}")
-    section, stream = given["arena_section"], given["stream"]
+    section, stream = chosen["arena_section"], chosen["stream"]
     if fault := section_fault(section):
         raise UsageError(f"--arena-section {section!r}: {fault}", hint="for instance: --arena-section .bss.dtcm")
     if section and arena == "caller":
@@ -403,16 +403,16 @@ def parse(**values: Any) -> Options:
             "--arena-section and --arena caller can't be combined: there, the caller places the arena",
             hint="leave out one of them",
         )
-    interface: InterfaceApi | None = given.pop("interface_api")
-    operators, executor = given.pop("operators_api"), given.pop("executor")
+    interface: InterfaceApi | None = chosen.pop("interface_api")
+    operators, executor = chosen.pop("operators_api"), chosen.pop("executor")
     if stream and interface not in (None, "feed"):
         raise UsageError(
             f"--stream {stream} needs <model>_feed, which --interface-api {interface} does not have",
             hint="leave out --interface-api",
         )
-    first = _first_values(given["state"])
-    modules = module_options(given.pop("modules"), key, unsigned=given.pop("unsigned_modules"))
-    fields = {OPTIONS[name].python_name: value for name, value in given.items()}
+    first = _first_values(chosen["state"])
+    modules = module_options(chosen.pop("modules"), key, unsigned=chosen.pop("unsigned_modules"))
+    fields = {OPTIONS[name].python_name: value for name, value in chosen.items()}
     fields |= {name: READERS[name](value) for name, value in fields.items() if name in READERS}
     fields["template_options"] |= modules
     return Options(
@@ -442,10 +442,10 @@ def module_options(modules: bool, key: Path | None, *, unsigned: bool = False) -
     from mtool.manifest.modules.keys import read_public
     from mtool.project import loaded_modules
 
-    taken = {loaded_modules.MODULES: loaded_modules.UNSIGNED if unsigned else loaded_modules.SIGNED}
+    result = {loaded_modules.MODULES: loaded_modules.UNSIGNED if unsigned else loaded_modules.SIGNED}
     if key is not None:
-        taken[loaded_modules.KEY] = read_public(key).raw.hex()
-    return taken
+        result[loaded_modules.KEY] = read_public(key).raw.hex()
+    return result
 
 
 def parse_changed(**values: Any) -> dict[str, Any]:

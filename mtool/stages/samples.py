@@ -47,7 +47,7 @@ def inputs_of(path: Path, tensors: Sequence[Tensor], *, quantizes: bool = False)
         is_real = (
             quantizes and array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iu" and tensor.scale is not None
         )
-        columns[tensor.name] = [of_real(one, tensor) for one in _split(array, tensor, path, is_real=is_real)]
+        columns[tensor.name] = [of_real(sample, tensor) for sample in _split(array, tensor, path, is_real=is_real)]
     return _rows(columns, path)
 
 
@@ -94,12 +94,12 @@ def golden_of(
     for letter, tensors in (("x", required_inputs(inputs)), ("y", outputs)):
         for index, tensor in enumerate(tensors):
             key = f"{letter}{index}"
-            own = floats or not tensor.dtype.startswith("float")
-            special = letter == "y" and f"{key}{suffix}" in arrays and own
+            is_exact = floats or not tensor.dtype.startswith("float")
+            special = letter == "y" and f"{key}{suffix}" in arrays and is_exact
             array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
             columns[key] = _split(array, tensor, path)
     used = {"x": len(required_inputs(inputs)), "y": len(outputs)}
-    extra = [name for name in arrays if (found := _NUMBERED.fullmatch(name)) and int(found[2]) >= used[found[1]]]
+    extra = [name for name in arrays if (match := _NUMBERED.fullmatch(name)) and int(match[2]) >= used[match[1]]]
     if extra:
         has = [plural.count(used[letter], thing) for letter, thing in (("x", "input"), ("y", "output"))]
         log.warning("%s has unused arrays: %s; the model has %s and %s", path, ", ".join(extra), *has)
@@ -117,10 +117,10 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
     Integers that may be indices are less than all sizes.
     """
     random = np.random.default_rng(seed)
-    drawn, sizes = required_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
+    drawn, draws = required_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
     return [
-        {tensor.name: _draw(tensor_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
-        for given in sizes
+        {tensor.name: _draw(tensor_at(tensor, sizes), random, min([2, *sizes.values()])) for tensor in drawn}
+        for sizes in draws
     ]
 
 
@@ -129,14 +129,14 @@ def varied(tensors: Sequence[Tensor], *, count: int) -> list[Sample]:
 
     Integers that may be indices are random in all of them, and floats without a scale are between -1000 and 1000.
     """
-    found = seeded(tensors, count=count, seed=1)
+    samples = seeded(tensors, count=count, seed=1)
     drawn = {tensor.name: tensor for tensor in required_inputs(tensors)}
-    for number, sample in enumerate(found[:3]):
+    for number, sample in enumerate(samples[:3]):
         for name, array in sample.items():
             limits = _limits(drawn[name])
             if limits is not None:
                 array[...] = (np.clip(0, *limits), *limits)[number]
-    return found
+    return samples
 
 
 def _limits(tensor: Tensor) -> tuple[float, float] | None:
@@ -158,11 +158,11 @@ def _limits(tensor: Tensor) -> tuple[float, float] | None:
 def by_size(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> list[tuple[dict[str, int], list[Sample]]]:
     """Group samples by their run-time sizes; the sizes are named as the model's dimensions."""
     dimensions = {tensor.range.symbol: tensor.range.dimension for tensor in tensors if tensor.range is not None}
-    found: dict[tuple[tuple[str, int], ...], list[Sample]] = {}
+    groups: dict[tuple[tuple[str, int], ...], list[Sample]] = {}
     for sample in samples:
         sizes = sizes_of(tensors, sample)
-        found.setdefault(tuple((name, sizes[symbol]) for symbol, name in dimensions.items()), []).append(sample)
-    return [(dict(sizes), some) for sizes, some in found.items()]
+        groups.setdefault(tuple((name, sizes[symbol]) for symbol, name in dimensions.items()), []).append(sample)
+    return [(dict(sizes), some) for sizes, some in groups.items()]
 
 
 def _sizes(tensors: Sequence[Tensor], seed: int) -> Iterator[dict[str, int]]:
@@ -235,14 +235,14 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, is_real: bool = Fa
 
 def whole_windows(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return a model's inputs as it has them without `--slide`."""
-    found = []
+    result = []
     for tensor in tensors:
         shape = [*tensor.shape]
         if tensor.window is not None:
             shape[tensor.window.axis] = tensor.window.rows
         size = tensor.bytes // math.prod(tensor.shape) * math.prod(shape)
-        found.append(tensor.model_copy(update={"shape": tuple(shape), "bytes": size, "window": None}))
-    return found
+        result.append(tensor.model_copy(update={"shape": tuple(shape), "bytes": size, "window": None}))
+    return result
 
 
 def _as_given(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -251,8 +251,8 @@ def _as_given(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     axes = 1 if len(shape) > len(dims) else 0
     missing = len(dims) - len(shape) + axes  # a batch of 1 that is left out
     sizes = tuple(
-        found if not text.isdigit() else int(text)
-        for text, found in zip(dims, (*[1] * missing, *shape[axes:]), strict=False)
+        size if not text.isdigit() else int(text)
+        for text, size in zip(dims, (*[1] * missing, *shape[axes:]), strict=False)
     )
     return tensor.model_copy(update={"shape": sizes}) if len(sizes) == len(dims) else tensor
 
@@ -302,10 +302,10 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
     """
     if fill == "random":
         return seeded(tensors, count=1, seed=seed)
-    given = required_inputs(tensors)
+    inputs = required_inputs(tensors)
     if fill in PATTERNS:
         number = PATTERNS.index(fill)
-        return [{tensor.name: np.full(tensor.shape, number).astype(np.dtype(tensor.dtype)) for tensor in given}]
+        return [{tensor.name: np.full(tensor.shape, number).astype(np.dtype(tensor.dtype)) for tensor in inputs}]
     path = Path(fill)
     if path.suffix in _ARRAYS:
         return inputs_of(path, tensors)
@@ -313,14 +313,14 @@ def filled(tensors: Sequence[Tensor], fill: str, *, seed: int = 0) -> list[Sampl
         data = path.read_bytes()
     except OSError as failed:
         raise of_os_error(failed) from None
-    sizes = [math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in given]
+    sizes = [math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in inputs]
     if len(data) != sum(sizes):
         raise UsageError(
             f"--fill {fill}: the file has {len(data):,} B, the inputs need {sum(sizes):,} B",
-            details=[f"{one.name}: {shown(one.dtype, one.shape)}" for one in given],
+            details=[f"{tensor.name}: {shown(tensor.dtype, tensor.shape)}" for tensor in inputs],
         )
     ends = np.cumsum(sizes)
-    places = zip(given, sizes, ends, strict=True)
+    places = zip(inputs, sizes, ends, strict=True)
     return [{tensor.name: array_of(tensor, data[end - size : end]) for tensor, size, end in places}]
 
 
@@ -341,12 +341,12 @@ def padded(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
         if tensor.dims is not None:
             result |= _with_run_time_sizes(tensor, data)
             continue
-        kept = data.take(np.arange(min(data.shape[axis], tensor.shape[axis])), axis)
+        used = data.take(np.arange(min(data.shape[axis], tensor.shape[axis])), axis)
         missing = [(0, 0)] * data.ndim
-        missing[axis] = (0, tensor.shape[axis] - kept.shape[axis])
-        result[tensor.name] = np.pad(kept, missing)
+        missing[axis] = (0, tensor.shape[axis] - used.shape[axis])
+        result[tensor.name] = np.pad(used, missing)
         assert tensor.count is not None
-        result[tensor.count] = np.asarray(kept.shape[axis], np.int32)
+        result[tensor.count] = np.asarray(used.shape[axis], np.int32)
     return result
 
 

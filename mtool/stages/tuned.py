@@ -21,13 +21,13 @@ _MOST = 5  # targets listed in a warning
 
 
 def tuning_results_for(
-    board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, warns: bool = True
+    board: Board, paths: Sequence[Path], template: str, template_options: Mapping[str, str], *, warns: bool = True
 ) -> TuningResults:
     """Return the results in tuning logs for a board; empty if there are no logs.
 
     Args:
         board: the board.
-        given: the logs, or folders of them; none: those in mtool.toml.
+        paths: the logs, or folders of them; none: those in mtool.toml.
         template: the project's template; empty: the board's first.
         template_options: the values of its options, as text.
         warns: whether to warn if the logs have nothing for the board.
@@ -36,7 +36,7 @@ def tuning_results_for(
         UsageError: a log or mtool.toml is missing or malformed, or the template is unknown.
         BuildError: the board's compiler is not installed; its version has to match that of the measurements.
     """
-    logs = tuple(given) or configuration.load().tuned
+    logs = tuple(paths) or configuration.load().tuned
     if not logs:
         return TuningResults()
     from mtool.compiler.tuned import record as tuning_log
@@ -45,21 +45,21 @@ def tuning_results_for(
     logs, point = without_points(logs)
     read = tuning_log.read(logs)
     target, setup = target_and_setup(board, template, template_options)
-    known = TuningResults.of(read, target, setup, point)
-    if point and not known.whole:
+    results = TuningResults.of(read, target, setup, point)
+    if point and not results.whole:
         raise UsageError(
             f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
             hint="list the points: mtool tune --show LOG --pareto; measure more: mtool tune MODEL --pareto",
         )
-    if warns and not known.ranked and not known.whole:
-        elsewhere = ((one.target, one.setup) for one in (*read.measurements, *read.plans))
-        others = sorted({_elsewhere(*one, target, setup) for one in elsewhere})
+    if warns and not results.ranked and not results.whole:
+        elsewhere = ((record.target, record.setup) for record in (*read.measurements, *read.plans))
+        others = sorted({_elsewhere(*record, target, setup) for record in elsewhere})
         log.warning(
             "%s: no measurements for %s with %s%s",
             ", ".join(map(str, logs)), board.name, target.compiler,
             f"; there are some for {one_line(', '.join(others[:_MOST]))}" if others else "",
         )  # fmt: skip
-    return known
+    return results
 
 
 def _elsewhere(measured: "Target", its_setup: "Setup", target: "Target", setup: "Setup") -> str:
@@ -110,6 +110,6 @@ def target_and_setup(board: Board, template: str, template_options: Mapping[str,
     from mtool.device.build.build import BUILDERS
 
     planned = planned_project(board, template, template_options)
-    found = BUILDERS[planned.builder].compiler(Path.cwd(), planned)
-    compiler = f"{found.toolchain.name} {found.version}"
+    toolchain = BUILDERS[planned.builder].compiler(Path.cwd(), planned)
+    compiler = f"{toolchain.toolchain.name} {toolchain.version}"
     return target_of(board, compiler, planned.options), setup_of(board, planned.template)

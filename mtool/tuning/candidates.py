@@ -45,8 +45,8 @@ class CostModel:
 
     def cost(self, task: TaskRecord, candidate: str, estimate: float) -> float:
         """Return a candidate's expected cost, in the unit of the measurements."""
-        found = features(task, candidate, estimate)
-        value = self.mean + sum(self.weights.get(name, 0.0) * amount for name, amount in found.items())
+        values = features(task, candidate, estimate)
+        value = self.mean + sum(self.weights.get(name, 0.0) * amount for name, amount in values.items())
         least, most = self.ranges.get(schedule_of(task, candidate), (value, value))
         return estimate * math.exp(min(max(value, least), most))
 
@@ -66,8 +66,8 @@ def shipped(cpu: str) -> CostModel | None:
 def features(task: TaskRecord, candidate: str, estimate: float) -> dict[str, float]:
     """Return the features of a candidate by name."""
     instructions = max(estimate, 1.0)
-    constants = [one for one in task.reads if one.startswith("constant ")]
-    read = sum(_bytes(one) for one in task.reads if one not in constants)
+    constants = [operand for operand in task.reads if operand.startswith("constant ")]
+    read = sum(_bytes(operand) for operand in task.reads if operand not in constants)
     outputs = _shape(task.writes[0]) if task.writes else ()
     depth = math.prod(_shape(constants[0])[1:]) if constants and task.op in _FLAT else 1
     macs = math.prod(outputs) * depth / instructions
@@ -90,13 +90,13 @@ def schedule_of(task: TaskRecord, candidate: str) -> str:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    found = _TYPE.search(text)
-    return tuple(int(size) for size in found[3].split(",") if size) if found else ()
+    match = _TYPE.search(text)
+    return tuple(int(size) for size in match[3].split(",") if size) if match else ()
 
 
 def _bytes(text: str) -> float:
-    found = _TYPE.search(text)
-    return math.prod(_shape(text)) * (int(found[2] or 8) / 8 if found else 0)
+    match = _TYPE.search(text)
+    return math.prod(_shape(text)) * (int(match[2] or 8) / 8 if match else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +144,17 @@ class Space:
 def space_of(task: Task, target: Target) -> Space:
     """Return all candidates of a task on a target."""
     node, graph = task.step.node, task.graph
-    found: dict[Hashable, Candidate] = {}
+    candidates: dict[Hashable, Candidate] = {}
     for schedule in (task.step.schedule, *_settings(task, target)):
         kernel = schedule.emit(node, graph, target)
         cost = schedule.cost(node, graph, target)
-        one = Candidate(schedule, schedule_text(schedule), cost, _constants(kernel), len(kernel.body))
-        found.setdefault(_likeness(kernel, schedule, node, graph), one)
-    default, *others = found.values()
-    others.sort(key=lambda one: (one.estimate, one.text))
-    portable = next(one for one in task.step.op.schedules if one.supports(node, graph, target))
+        candidate = Candidate(schedule, schedule_text(schedule), cost, _constants(kernel), len(kernel.body))
+        candidates.setdefault(_likeness(kernel, schedule, node, graph), candidate)
+    default, *others = candidates.values()
+    others.sort(key=lambda candidate: (candidate.estimate, candidate.text))
+    portable = next(schedule for schedule in task.step.op.schedules if schedule.supports(node, graph, target))
     kernel = portable.emit(node, graph, target)
-    reference = found[_likeness(kernel, portable, node, graph)]
+    reference = candidates[_likeness(kernel, portable, node, graph)]
     return Space(task, (default, *others), reference)
 
 
@@ -162,7 +162,7 @@ def with_prior(space: Space, model: CostModel) -> Space:
     """Return a space whose candidates have the expected costs of a learned model."""
     record = space.task.record
     return replace(
-        space, prior={one.text: model.cost(record, one.text, max(one.estimate, 1.0)) for one in space.candidates}
+        space, prior={item.text: model.cost(record, item.text, max(item.estimate, 1.0)) for item in space.candidates}
     )
 
 

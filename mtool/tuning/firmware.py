@@ -77,13 +77,13 @@ class TrialSite:
             BuildError: the compiler fails or is missing.
         """
         trial = trial_of(shares, target_of(self.board))
-        said = []
+        texts = []
         for share in (names.share for names in trial.tasks):
-            said += [share.space.task.record.key, *(candidate.text for candidate in share.candidates)]
-        said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
+            texts += [share.space.task.record.key, *(candidate.text for candidate in share.candidates)]
+        digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
-        files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
+        files, manifest = codegen.generate(trial.plan, NAME, digest, weights_as=weights)
         model = CompiledModel(Path(NAME), self.board, options, files, manifest)
         return trial.tasks, build_model(model, self.folder) if build else model
 
@@ -106,8 +106,8 @@ class TrialSite:
         Raises:
             UsageError: mtool.toml is malformed.
         """
-        found = ports.selector(self.deployment.port, self.deployment.probe)
-        return Reconnection.of(self.board, self.deployment.power, found.port, found.probe)
+        selector = ports.selector(self.deployment.port, self.deployment.probe)
+        return Reconnection.of(self.board, self.deployment.power, selector.port, selector.probe)
 
     def open(self, prepared: BuiltProject) -> Device:
         """Flash the firmware, or start its emulator, and return a session with it; reconnect to a lost board.
@@ -150,11 +150,11 @@ class TrialSite:
             return None
         reconnection = self.reconnection
         reconnection.wait()
-        found = None if hangs else self._reopened(prepared)
-        if found is None and reconnection.power is not None:
+        device = None if hangs else self._reopened(prepared)
+        if device is None and reconnection.power is not None:
             reconnection.bring_back()
-            found = self._reopened(prepared)
-        return found
+            device = self._reopened(prepared)
+        return device
 
     def _reopened(self, prepared: BuiltProject) -> Device | None:
         port, probe = self.deployment.port, self.deployment.probe
@@ -203,25 +203,25 @@ class TrialLimits:
         return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
 
 
-def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> tuple[tuple[Share, ...], int]:
+def shares_of(pending: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> tuple[tuple[Share, ...], int]:
     """Return as many candidates as fit a firmware, grouped by task, and their number."""
-    taken: dict[str, list[Candidate]] = {}
+    by_task: dict[str, list[Candidate]] = {}
     spaces: dict[str, Space] = {}
     constants: dict[bytes, int] = {}
     code = count = 0
-    for space, candidate in wanted:
+    for space, candidate in pending:
         key = space.task.record.key
         added = [candidate] if key in spaces else [candidate, space.reference]
-        with_it = constants | {digest: size for one in added for digest, size in one.constants.items()}
+        with_it = constants | {digest: size for item in added for digest, size in item.constants.items()}
         code += sum(map(_code_bytes, added))
         is_full = not room.takes(code, sum(with_it.values())) or (key not in spaces and len(spaces) >= _MOST_TASKS)
         if count >= room.most or (count and is_full):
             break
         constants = with_it
         spaces[key] = space
-        taken.setdefault(key, []).append(candidate)
+        by_task.setdefault(key, []).append(candidate)
         count += 1
-    return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in taken.items()), count
+    return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in by_task.items()), count
 
 
 def _code_bytes(candidate: Candidate) -> int:
@@ -255,16 +255,16 @@ class OpenedBoard:
         self.close()
         described, cpu = self.prepared.manifest, self.prepared.board.cpu
         (sample,) = sampling.seeded(described.inputs, count=1, seed=0)
-        functions = {one.name: one.function for one in described.operators}
+        functions = {operator.name: operator.function for operator in described.operators}
         parts = cycles.estimate(self.prepared.folder, sample).operators
         estimated = {part.name: float(part.cycles[cpu]) for part in parts}
         users = Counter(functions.values())
-        found = {
+        times = {
             name: estimated.get(name, estimated.get(function, 0.0) / users[function])
             for name, function in functions.items()
         }
         return [
-            Outcome("ok", (found[name],)) if outcome.status == "ok" else outcome
+            Outcome("ok", (times[name],)) if outcome.status == "ok" else outcome
             for name, outcome in zip(operators, outcomes, strict=True)
         ]
 

@@ -113,7 +113,7 @@ class BoardMeter:
         self.granularity = float(max(self._device.info().timer_granularity_ns, 1))
         described = self._device.manifest
         self._numbers = {operator.name: operator.index for operator in described.operators}
-        self._work_s = {one.name: one.macs * _CYCLES_PER_MAC / _SLOWEST_HZ for one in described.operators}
+        self._work_s = {op.name: op.macs * _CYCLES_PER_MAC / _SLOWEST_HZ for op in described.operators}
         self._counts = {
             operand.value: operand.offset for operator in described.operators for operand in operator.writes
         }
@@ -141,8 +141,8 @@ class BoardMeter:
     def differences(self, names: Operators) -> int:
         """Read the counts from the arena."""
         client = self._device.client
-        found = (client.read_at(protocol.ARENA, 0, self._counts[value], 4) for value in names.differences)
-        return sum(int.from_bytes(data, "little") for data in found)
+        counts = (client.read_at(protocol.ARENA, 0, self._counts[value], 4) for value in names.differences)
+        return sum(int.from_bytes(data, "little") for data in counts)
 
     def restart(self) -> None:
         """Open the session again; flash the firmware again only if nothing less helps."""
@@ -274,16 +274,16 @@ class Measuring:
         self._heard()
 
     def _time(self, operator: str, number: int) -> float:
-        found = self.meter.time(operator, number)
+        duration = self.meter.time(operator, number)
         self._heard()
-        return found
+        return duration
 
     def _measured(self, names: Operators, operator: str, repeats: int) -> Outcome:
-        for one in names.spoil:
-            self._time(one, 1)
+        for other in names.spoil:
+            self._time(other, 1)
         first = self._time(operator, 1)
-        for one in names.compare:
-            self._time(one, 1)
+        for other in names.compare:
+            self._time(other, 1)
         wrong = self.meter.differences(names)
         if wrong:
             return Outcome("wrong", reason=f"{wrong} of {names.elements} elements differ from the reference's")
@@ -323,24 +323,24 @@ def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Cand
         space: the task's space.
         measured: the last measurement of each candidate, by its text.
     """
-    right = [one for one in measured.values() if one.status == "ok" and one.times]
+    right = [record for record in measured.values() if record.status == "ok" and record.times]
     if not right:
         return []
     ranked = sorted(right, key=lambda one: one.median)[:_MOST]
-    margin = max([_NEAR, *(3 * relative_spread(one.times) for one in ranked)])
-    near = {one.candidate for one in ranked if one.median <= ranked[0].median * (1 + margin)}
+    margin = max([_NEAR, *(3 * relative_spread(record.times) for record in ranked)])
+    near = {record.candidate for record in ranked if record.median <= ranked[0].median * (1 + margin)}
     if near == {space.default.text}:
         return []
     near.add(space.default.text)
     if _are_over(right, near):
         return []
-    found = {one.candidate for one in right}
-    return [one for one in space.candidates if one.text in near & found]
+    measured_texts = {record.candidate for record in right}
+    return [candidate for candidate in space.candidates if candidate.text in near & measured_texts]
 
 
 def _are_over(right: Sequence[Measurement], near: Collection[str]) -> bool:
-    at_the_end = [one for one in right if len(one.times) >= sum(_TURNS)]
-    return len(at_the_end) > 1 and all(len(one.times) >= _TURNS[0] for one in right if one.candidate in near)
+    at_the_end = [record for record in right if len(record.times) >= sum(_TURNS)]
+    return len(at_the_end) > 1 and all(len(record.times) >= _TURNS[0] for record in right if record.candidate in near)
 
 
 def take_turns(
@@ -354,12 +354,12 @@ def take_turns(
         places: the finalists' numbers.
         is_late: whether to stop.
     """
-    left = sorted(places)
-    times: dict[int, list[float]] = {place: [] for place in left}
-    number, strikes = dict.fromkeys(left, 1), dict.fromkeys(left, 0)
+    running = sorted(places)
+    times: dict[int, list[float]] = {place: [] for place in running}
+    number, strikes = dict.fromkeys(running, 1), dict.fromkeys(running, 0)
     for turns in _TURNS:
         failed: dict[int, Outcome] = {}
-        for place in [place for _ in range(turns) for place in left]:
+        for place in [place for _ in range(turns) for place in running]:
             if place in failed:
                 continue
             if is_late():
@@ -372,14 +372,14 @@ def take_turns(
             strikes[place] += 1
             if outcome.status == "wrong" or strikes[place] >= max(_STRIKES, len(times[place])):
                 failed[place] = outcome
-        ranked = [place for place in left if place not in failed and times[place]]
+        ranked = [place for place in running if place not in failed and times[place]]
         ranked.sort(key=lambda place: statistics.median(times[place]))
         yield from failed.items()
         for place in ranked:
             yield place, Outcome("ok", tuple(times[place]), number[place])
         if len(ranked) < 2:
             return
-        left = ranked[: max(2, (len(ranked) + 1) // 2)]
+        running = ranked[: max(2, (len(ranked) + 1) // 2)]
 
 
 # A slice: what a board measures with one firmware, in a search on this computer or in part of one on a board farm.
@@ -529,7 +529,7 @@ def run_on(open_device: Callable[[BuiltProject], Device]) -> Runs:
     def once(prepared: BuiltProject, unit: Unit) -> WholeRun:
         sample = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
         with open_device(prepared) as device:
-            outputs = tuple(device.run(one) for one in sample)
+            outputs = tuple(device.run(inputs) for inputs in sample)
             count = 1 if device.unit == "instructions" else _REPEATS
             timing = device.time(1, count, min_repeat_ms=0 if count == 1 else 5, inputs=sample[0])
         if unit != "cycles":

@@ -72,18 +72,18 @@ class Row:
     @property
     def failed(self) -> int:
         """The number of candidates without a time."""
-        return sum(one.status != "ok" for one in self.measured.values())
+        return sum(record.status != "ok" for record in self.measured.values())
 
     @property
     def default(self) -> Measurement | None:
         """The measurement of the cost model's choice; None: there is none."""
-        found = self.measured.get(self.space.default.text)
-        return found if found is not None and found.status == "ok" else None
+        measurement = self.measured.get(self.space.default.text)
+        return measurement if measurement is not None and measurement.status == "ok" else None
 
     @property
     def best(self) -> Measurement | None:
         """The fastest measurement, the cost model's choice if none is faster; None: there is none."""
-        right = [one for one in self.measured.values() if one.status == "ok" and one.times]
+        right = [record for record in self.measured.values() if record.status == "ok" and record.times]
         first = self.space.default.text
         return min(right, key=lambda one: (one.median, one.candidate != first, one.candidate), default=None)
 
@@ -97,7 +97,7 @@ class Progress:
         unit: the unit of the measurements.
         firmwares: the number of firmwares built.
         measured: the number of candidates measured in this run.
-        known: the number of candidates already in the log.
+        reused: the number of candidates already in the log.
         phase: the current activity.
         drift: the largest change of the baseline from its first measurement, as a ratio.
         seconds: the time limit of a run; 0: until all is measured.
@@ -109,7 +109,7 @@ class Progress:
     unit: Unit
     firmwares: int = 0
     measured: int = 0
-    known: int = 0
+    reused: int = 0
     phase: str = ""
     drift: float = 0.0
     seconds: float = 0.0
@@ -183,8 +183,8 @@ def other_builds(board: Board, target: Target, unit: Unit) -> tuple[Build, ...]:
 
 def other_levels(target: Target) -> tuple[Level, ...]:
     """Return the optimization levels other than the target's own."""
-    own = [flag.removeprefix("opt=").removeprefix("-") for flag in target.flags if flag.startswith("opt=")]
-    return tuple(level for level in LEVELS if level not in own)
+    levels = [flag.removeprefix("opt=").removeprefix("-") for flag in target.flags if flag.startswith("opt=")]
+    return tuple(level for level in LEVELS if level not in levels)
 
 
 def ram_bytes(board: Board) -> int:
@@ -211,18 +211,18 @@ def built_otherwise(
         if times.get(id(row), 0.0) < _LEAST_SHARE * total or not total:
             continue
         right = sorted(
-            (one for one in row.measured.values() if one.status == "ok" and one.times),
+            (record for record in row.measured.values() if record.status == "ok" and record.times),
             key=lambda one: (one.median, one.candidate),
         )
-        plain = {one.text: one for one in row.space.candidates if not isinstance(one.schedule, Built)}
-        fastest = [plain[one.candidate] for one in right if one.candidate in plain][:_FASTEST]
-        found = []
-        for one, build in itertools.product(fastest, builds):
-            if build.get(WEIGHTS) == RAM and not 0 < sum(one.constants.values()) <= _MOST_RAM * ram:
+        plain = {item.text: item for item in row.space.candidates if not isinstance(item.schedule, Built)}
+        fastest = [plain[record.candidate] for record in right if record.candidate in plain][:_FASTEST]
+        candidates = []
+        for base, build in itertools.product(fastest, builds):
+            if build.get(WEIGHTS) == RAM and not 0 < sum(base.constants.values()) <= _MOST_RAM * ram:
                 continue  # without constants it is the same build; with too many it does not fit
-            schedule, code_bytes = built(one.schedule, build), int(one.code_bytes * _CODE[build.get(LEVEL, "O2")])
-            found.append(replace(one, schedule=schedule, text=schedule_text(schedule), code_bytes=code_bytes))
-        yield row, tuple(found)
+            schedule, code_bytes = built(base.schedule, build), int(base.code_bytes * _CODE[build.get(LEVEL, "O2")])
+            candidates.append(replace(base, schedule=schedule, text=schedule_text(schedule), code_bytes=code_bytes))
+        yield row, tuple(candidates)
 
 
 log = logging.getLogger(__name__)
@@ -281,7 +281,7 @@ class Search:
         target: Target,
         setup: Setup,
         path: Path,
-        known: Log,
+        earlier: Log,
         goal: Goal,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -296,7 +296,7 @@ class Search:
             key=lambda key: progress.rows[key].space.default.estimate * len(progress.rows[key].space.task.nodes),
             default="",
         )
-        self._known = {record.key: record for record in known.measurements if not record.baseline}
+        self._earlier = {record.key: record for record in earlier.measurements if not record.baseline}
         self._left = self._unknown(self._ordered())
 
     def run(self) -> None:
@@ -322,17 +322,17 @@ class Search:
         """The task that takes longest by the estimate."""
         return self.progress.rows[self._heaviest_key].space if self._heaviest_key else None
 
-    def _unknown(self, wanted: Sequence[PendingCandidate]) -> list[PendingCandidate]:
+    def _unknown(self, candidates: Sequence[PendingCandidate]) -> list[PendingCandidate]:
         """Return the candidates to measure; those in the log are added to the progress."""
-        left = []
-        for space, one in wanted:
-            record = self._known.get(self._key(space, one))
+        result = []
+        for space, candidate in candidates:
+            record = self._earlier.get(self._key(space, candidate))
             if record is None:
-                left.append((space, one))
+                result.append((space, candidate))
             else:
-                self.progress.rows[space.task.record.key].measured[one.text] = record
-                self.progress.known += 1
-        return left
+                self.progress.rows[space.task.record.key].measured[candidate.text] = record
+                self.progress.reused += 1
+        return result
 
     def _add_builds(self) -> None:
         """Queue the fastest candidates in other builds before the remaining candidates."""
@@ -341,9 +341,9 @@ class Search:
         rows, goal = [*self.progress.rows.values()], self.goal
         for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
-            added += [(row.space, one) for one in candidates]
+            added += [(row.space, candidate) for candidate in candidates]
         now = {key: row.space for key, row in self.progress.rows.items()}
-        self._left = [*self._unknown(added), *((now[space.task.record.key], one) for space, one in self._left)]
+        self._left = [*self._unknown(added), *((now[space.task.record.key], item) for space, item in self._left)]
 
     def _next_batch(self) -> list[PendingCandidate]:
         """Take the next candidates that fit one firmware from the queue; none if the search is over."""
@@ -373,20 +373,20 @@ class Search:
         A candidate's priority is its task's share of the model, halved for each `_HALVED` by which the cost model
         considers it more expensive than its choice.
         """
-        everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
+        pairs = [(row.space, candidate) for row in self.progress.rows.values() for candidate in row.space.candidates]
 
-        def key(wanted: PendingCandidate) -> tuple[bool, float]:
-            space, candidate = wanted
+        def key(pending: PendingCandidate) -> tuple[bool, float]:
+            space, candidate = pending
             default = max(space.expected(space.default), 1.0)
             dearer = min(max(space.expected(candidate) / default - 1, _CHEAPER), _MOST_DEARER)
             return candidate is not space.default, -default * len(space.task.nodes) * 0.5 ** (dearer / _HALVED)
 
-        return sorted(everything, key=key)
+        return sorted(pairs, key=key)
 
-    def _without_misfits(self, wanted: Sequence[PendingCandidate]) -> list[PendingCandidate]:
+    def _without_misfits(self, candidates: Sequence[PendingCandidate]) -> list[PendingCandidate]:
         """Return the candidates that fit a firmware alone; the others are recorded as too large."""
         fitting = []
-        for space, candidate in wanted:
+        for space, candidate in candidates:
             if self.room.holds(space, candidate):
                 fitting.append((space, candidate))
             else:
@@ -418,7 +418,7 @@ class Search:
 
             if mode == "once":
                 measure(self._baseline_request(names, _BASELINE_REPEATS))
-            requests = tuple(request for each in self._requests(names, batch) for request in each)
+            requests = tuple(request for group in self._requests(names, batch) for request in group)
             self._note_open(names, requests, mode)
             measure(requests, self._is_over if mode == "once" else self._is_late)
             if mode == "once":
@@ -443,12 +443,12 @@ class Search:
         self, firmware: Sequence[Names], batch: Sequence[PendingCandidate]
     ) -> list[tuple[MeasurementRequest, ...]]:
         """Return the requests for a batch's candidates in a firmware, by task."""
-        wanted = {(space.task.record.key, one.text) for space, one in batch}
+        keys = {(space.task.record.key, candidate.text) for space, candidate in batch}
         return [
             tuple(
                 MeasurementRequest(new_id(), task, place)
-                for place, one in enumerate(names.share.candidates)
-                if (names.share.space.task.record.key, one.text) in wanted
+                for place, candidate in enumerate(names.share.candidates)
+                if (names.share.space.task.record.key, candidate.text) in keys
             )
             for task, names in enumerate(firmware)
         ]
@@ -494,13 +494,13 @@ class Search:
 
     def _answer(self, ident: str, outcome: Outcome, board: str = "") -> None:
         """Write an outcome to the log, unless it is already there."""
-        one = self._open.pop(ident, None)
-        if one is None:
+        request = self._open.pop(ident, None)
+        if request is None:
             return
-        if one.kind != "baseline":
-            self._record(one.space, one.candidate, outcome, counts=one.kind == "candidate", ident=ident)
+        if request.kind != "baseline":
+            self._record(request.space, request.candidate, outcome, counts=request.kind == "candidate", ident=ident)
             return
-        self._append(one.space, one.candidate, outcome, baseline=True, ident=ident)
+        self._append(request.space, request.candidate, outcome, baseline=True, ident=ident)
         if outcome.status == "ok":
             self._compare_speed(outcome, board)
 
@@ -514,11 +514,12 @@ class Search:
 
     def _final_batches(self) -> Iterator[list[PendingCandidate]]:
         """Yield batches of each task's fastest candidates, to be measured again in turns."""
-        wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
-        while wanted:
-            _, count = shares_of(wanted, self.room)
-            yield wanted[:count]
-            wanted = wanted[count:]
+        rows = self.progress.rows.values()
+        pending = [(row.space, candidate) for row in rows for candidate in finalists(row.space, row.measured)]
+        while pending:
+            _, count = shares_of(pending, self.room)
+            yield pending[:count]
+            pending = pending[count:]
 
     def _key(self, space: Space, candidate: Candidate) -> str:
         return measurement_key(self.target, self.setup, space.task.record.key, candidate.text)
@@ -545,7 +546,7 @@ class Search:
             candidate=candidate.text,
             estimate=candidate.estimate,
             baseline=baseline,
-            **{**asdict(outcome), "times": tuple(round(one, 3) for one in outcome.times)},
+            **{**asdict(outcome), "times": tuple(round(reading, 3) for reading in outcome.times)},
         )
         tuning_log.append(self.path, record)
         return record

@@ -96,10 +96,10 @@ def arena_bytes(space: Space, candidate: Candidate) -> int:
 
 def trial_of(shares: Sequence[Share], target: Target) -> Trial:
     """Return the trial of some candidates."""
-    made = _Builder(target)
-    made.idle()
-    names = tuple(made.task(number, share) for number, share in enumerate(shares))
-    return Trial(made.plan(), names)
+    builder = _Builder(target)
+    builder.idle()
+    names = tuple(builder.task(number, share) for number, share in enumerate(shares))
+    return Trial(builder.plan(), names)
 
 
 def _reads(node: Node, graph: Graph) -> list[str]:
@@ -132,18 +132,18 @@ class _Builder:
         self.end = 0
         node, graph = share.space.task.step.node, share.space.task.graph
         reads, writes = _reads(node, graph), [value for value in node.outputs if value]
-        own = {value: f"t{number}_x{place}" for place, value in enumerate(reads)}
+        names = {value: f"t{number}_x{place}" for place, value in enumerate(reads)}
         constants = dict.fromkeys(value for value in node.inputs if value in graph.constants)
-        own |= {value: f"t{number}_k{place}" for place, value in enumerate(constants)}
+        names |= {value: f"t{number}_k{place}" for place, value in enumerate(constants)}
         self.graph = replace(
             self.graph,
-            constants={**self.graph.constants, **{own[value]: graph.constants[value] for value in constants}},
+            constants={**self.graph.constants, **{names[value]: graph.constants[value] for value in constants}},
         )
-        self._types({own[value]: graph.types[value] for value in (*reads, *constants)})
+        self._types({names[value]: graph.types[value] for value in (*reads, *constants)})
         first = len(self.inputs)
         for value in reads:
-            self._place(own[value], graph.types[value])
-            self.inputs.append(own[value])
+            self._place(names[value], graph.types[value])
+            self.inputs.append(names[value])
         kinds = [graph.types[value] for value in writes]
         right = [self._value(f"t{number}_ref{place}_out", kind) for place, kind in enumerate(kinds)]
         places = [self._reserve(kind) for kind in kinds]
@@ -155,7 +155,7 @@ class _Builder:
             moved = replace(
                 node,
                 name=name,
-                inputs=tuple(own.get(value, value) for value in node.inputs),
+                inputs=tuple(names.get(value, value) for value in node.inputs),
                 outputs=tuple(again.get(value, value) for value in node.outputs),
                 whole="",
                 parts=1,
@@ -211,7 +211,7 @@ class _Builder:
         return self._loop(name, (right,), value, call("where", is_zero, one, zero, dtype=kind.dtype))
 
     def _compare(
-        self, stem: str, found: str, right: str, kind: TensorType, count_at: int, scale_at: int
+        self, stem: str, actual: str, right: str, kind: TensorType, count_at: int, scale_at: int
     ) -> tuple[list[str], str]:
         """Add the operators that count the differing elements of an output; floats may differ by the tolerance."""
         rank, dtype = len(kind.shape), kind.dtype
@@ -219,12 +219,12 @@ class _Builder:
         sizes = tuple((1 + number, size) for number, size in enumerate(kind.shape))
         added: list[str] = []
         a, b = load(0, dtype, index), load(1, dtype, index)
-        operands: tuple[str, ...] = (found, right)
+        operands: tuple[str, ...] = (actual, right)
         if dtype.is_float:
             scale = self._value(f"{stem}_scale_out", TensorType(dtype, (1,)), scale_at)
             largest = Expr("reduce", dtype, (call("abs", load(0, dtype, index)),), Reduction("maximum", sizes))
             added.append(self._loop(f"{stem}_scale", (right,), scale, largest))
-            operands = (found, right, scale)
+            operands = (actual, right, scale)
             share = const(_HALF_TOLERANCE if dtype.size < 4 else _FLOAT_TOLERANCE, dtype)
             limit = call("mul", load(2, dtype, (const(0, DType.INT32),)), share)
             is_same = call("less_equal", call("abs", call("sub", a, b)), limit, dtype=DType.BOOL)

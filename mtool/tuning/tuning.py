@@ -154,7 +154,7 @@ def tune(
     files.check_writable(output, read=[source])
     check_options(target_board, chosen, deployment.folder)
     with locks.file(output):  # until this function ends
-        known = tuning_log.read([output]) if output.exists() else Log()
+        earlier = tuning_log.read([output]) if output.exists() else Log()
     open_sizes = frontend.run_time_sizes(source, chosen)
     if open_sizes:
         raise UsageError(
@@ -167,7 +167,7 @@ def tune(
         plan_model(source, target_board, replace(chosen, partial="never"))
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
     tasks = tasks_of(plan, names)
-    given_choices = _given(tasks, chosen.schedules)
+    given_choices = _user_choices(tasks, chosen.schedules)
     to_tune = (task for task in tasks if not {*task.nodes} <= {*chosen.schedules})
     spaces = [space_of(task, target_of(target_board)) for task in to_tune]
     model = shipped(target_board.cpu) if unit != "instructions" else None
@@ -181,7 +181,7 @@ def tune(
     planned = planned_project(target_board, chosen.template, chosen.of_template(target_board))
     room = TrialLimits.of(target_board, most, planned.options)
     goal = Goal(trials, minutes * 60, others, ram_bytes(target_board), repeats)
-    search = (progress, site, room, target, setup, output, known, goal)
+    search = (progress, site, room, target, setup, output, earlier, goal)
 
     def measure(run: Runs) -> Whole:
         return best_whole(source, chosen, site, progress, unit, run, pareto=pareto)
@@ -224,14 +224,14 @@ def unit_of(board: Board, objective: Objective) -> Unit:
     return timer
 
 
-def _given(tasks: Sequence[Task], schedules: Choices) -> dict[str, str]:
+def _user_choices(tasks: Sequence[Task], schedules: Choices) -> dict[str, str]:
     """Return the candidates, by key, of the tasks for whose nodes the user chose the same schedule."""
-    found = {}
+    choices = {}
     for task in tasks:
         texts = {text_of(schedules[node]) if node in schedules else "" for node in task.nodes}
         if len(texts) == 1 and "" not in texts:
-            (found[task.record.key],) = texts
-    return found
+            (choices[task.record.key],) = texts
+    return choices
 
 
 def _check_limits(trials: int, minutes: float, repeats: int) -> None:

@@ -45,7 +45,7 @@ def other_plans(rows: Sequence[Row], default: PlanChoice, fastest: Mapping[str, 
     small_arena = {row.space.task.record.key: _smallest(row, scratch_bytes) for row in rows}
     small_flash = {row.space.task.record.key: _smallest(row, flash_bytes) for row in rows}
     seen = [(dict(default.choices), default.partial), (dict(fastest), default.partial)]
-    wanted: list[tuple[Mapping[str, str], Partial]] = [
+    plans: list[tuple[Mapping[str, str], Partial]] = [
         (fastest, "never"),
         (fastest, "always"),
         (small_arena, default.partial),
@@ -53,11 +53,11 @@ def other_plans(rows: Sequence[Row], default: PlanChoice, fastest: Mapping[str, 
         (small_flash, default.partial),
         (small_flash, "never"),
     ]
-    for choices, partial in wanted:
-        one = ({**default.choices, **choices}, partial)
-        if one not in seen:
-            seen.append(one)
-            yield PlanChoice(one[0], partial=partial)
+    for choices, partial in plans:
+        plan = ({**default.choices, **choices}, partial)
+        if plan not in seen:
+            seen.append(plan)
+            yield PlanChoice(plan[0], partial=partial)
 
 
 def scratch_bytes(row: Row, candidate: Candidate) -> float:
@@ -146,11 +146,11 @@ class Whole:
         """The fraction of the default's time that is saved, 0 to 1."""
         return 1 - self.best.median / self.default.median if self.default.median else 0.0
 
-    def with_choices(self, given: Mapping[str, str]) -> "Whole":
+    def with_choices(self, choices: Mapping[str, str]) -> "Whole":
         """Return the result with the candidates of tasks that were not tuned added to each plan."""
 
         def added(plan: Measured) -> Measured:
-            return replace(plan, choices={**given, **plan.choices})
+            return replace(plan, choices={**choices, **plan.choices})
 
         best, default = added(self.best), added(self.default)
         return replace(self, best=best, default=default, others=tuple(map(added, self.others)))
@@ -168,26 +168,26 @@ def best_whole(
         MtoolError: the default can't be built or measured.
     """
     rows = [row for row in progress.rows.values() if row.best is not None]
-    own = {row.space.task.record.key: row.space.default.text for row in rows}
-    default = PlanChoice(own, partial=options.partial, order=options.order)
+    choices = {row.space.task.record.key: row.space.default.text for row in rows}
+    default = PlanChoice(choices, partial=options.partial, order=options.order)
     trier = _Trier(model, options, place, rows, unit, run)
     progress.set_phase("the whole model, as it is by default")
     first = trier.measure(default, None)
     best = first
     for number, plan in enumerate(_plans(rows, default)):
         progress.set_phase("the whole model")
-        found = trier.try_(plan, first)
-        if found is None:
+        result = trier.try_(plan, first)
+        if result is None:
             continue
-        if found.median < best.median:
-            best = found
-        if not number and found.median < first.median:  # it has the fastest candidate of every task
+        if result.median < best.median:
+            best = result
+        if not number and result.median < first.median:  # it has the fastest candidate of every task
             break
     written = PlanChoice(best.choices, partial=best.partial, order="written")
     if options.order == "auto" and trier.is_of_another_order(written):
         progress.set_phase("the whole model, in the order of its file")
-        found = trier.try_(written, first)
-        best = found if found is not None and found.median < best.median else best
+        result = trier.try_(written, first)
+        best = result if result is not None and result.median < best.median else best
     if unit == "ns" and best is not first:  # the board may have become slower meanwhile
         progress.set_phase("the whole model, as it is by default, again")
         again = trier.measure(default, None)
@@ -196,8 +196,8 @@ def best_whole(
     others, tried = [], [*trier.tried]
     for plan in other_plans(rows, default, best.choices) if pareto else ():
         progress.set_phase("the whole model, for less memory")
-        found = trier.try_(plan, first)
-        others += [] if found is None else [found]
+        result = trier.try_(plan, first)
+        others += [] if result is None else [result]
     return Whole(best, first, trier.model_hash, tuple(others), tuple(tried))
 
 
@@ -242,13 +242,13 @@ class _Trier:
     def try_(self, plan: PlanChoice, default: Measured) -> Measured | None:
         """Return a plan's measurement; None, with a warning, if it can't be built or run, or its outputs are wrong."""
         try:
-            found = self.measure(plan, default)
+            result = self.measure(plan, default)
         except MtoolError as failed:
             log.warning("leaving out a plan: %s", failed.what)
             self.tried.append(Tried(plan.choices, failed=failed.what))
             return None
-        self.tried.append(Tried(plan.choices, found.median))
-        return found
+        self.tried.append(Tried(plan.choices, result.median))
+        return result
 
     def measure(self, plan: PlanChoice, default: Measured | None) -> Measured:
         """Build the model with the schedules of a plan, compare its outputs with the default's, and time it.
@@ -274,8 +274,8 @@ class _Trier:
     def is_of_another_order(self, plan: PlanChoice) -> bool:
         """Return whether a plan's operators run in another order than with the order "auto"."""
         orders = [
-            [operator.name for operator in self._compiled(one).manifest.operators]
-            for one in (plan, replace(plan, order="auto"))
+            [operator.name for operator in self._compiled(variant).manifest.operators]
+            for variant in (plan, replace(plan, order="auto"))
         ]
         return orders[0] != orders[1]
 
@@ -290,10 +290,10 @@ class _Trier:
         return CompiledModel(self.model, board, options, compiled.files, compiled.manifest)
 
 
-def _agree(expected: Sequence[Sample], found: Sequence[Sample]) -> bool:
+def _agree(expected: Sequence[Sample], actual: Sequence[Sample]) -> bool:
     """Return whether outputs agree: integers exactly, floats within the tolerance."""
-    for one, other in zip(expected, found, strict=True):
-        for name, right in one.items():
+    for sample, other in zip(expected, actual, strict=True):
+        for name, right in sample.items():
             if right.dtype.kind != "f":
                 if not np.array_equal(right, other[name]):
                     return False

@@ -135,8 +135,8 @@ def check_shapes(
         MismatchError: one has another shape.
     """
     for tensor in tensors:
-        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
+        for number, (right, mine) in enumerate(zip(expected, actual, strict=True)):
+            shapes = [list(np.shape(sample[tensor.name])) for sample in (right, mine)]
             if shapes[0] != shapes[1]:
                 raise MismatchError(
                     f"the shape of an output differs from {reference}",
@@ -186,7 +186,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         distance = np.where(same, 0.0, np.abs(wide_actual - wide_expected))
     distance = np.where(np.isnan(distance), np.inf, distance)  # one of them is NaN
     finite = np.abs(wide_expected[np.isfinite(wide_expected)])
-    atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
+    atol, rtol = (FLOAT if value is None else value for value in (tolerance.atol, tolerance.rtol))
     atol *= max(1.0, float(finite.max(initial=0.0)))
     with np.errstate(invalid="ignore"):
         # An infinite reference would allow any number.

@@ -33,44 +33,43 @@ class Trace:
 
     compute: the reference.
     opsets: the model's opsets.
-    given: the path's input values, by name.
+    feeds: the path's input values, by name.
     constants: the path's constants.
     nodes: the path's nodes, in order.
     """
 
     compute: Values
     opsets: Sequence[onnx.OperatorSetIdProto]
-    given: Mapping[str, Array]
+    feeds: Mapping[str, Array]
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def model(self, outputs: Iterable[str]) -> onnx.ModelProto:
         """Return the path as a model with these outputs, and the nodes and constants that they need."""
         results = [*outputs]
-        needed, kept = {*results}, []
+        needed, needed_nodes = {*results}, []
         for node in reversed(self.nodes):
             if needed & {*node.output}:
-                kept.append(node)
+                needed_nodes.append(node)
                 needed.update(node.input)
         inputs = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)
-            for name, data in self.given.items()
+            for name, data in self.feeds.items()
             if name in needed
         ]
         outs = [onnx.ValueInfoProto(name=name) for name in results]
         constants = [tensor for name, tensor in self.constants.items() if name in needed]
-        graph = helper.make_graph(kept[::-1], "path", inputs, outs, constants)
+        graph = helper.make_graph(needed_nodes[::-1], "path", inputs, outs, constants)
         return helper.make_model(graph, opset_imports=[*self.opsets], ir_version=10)
 
     def value(self, name: str) -> Array:
         """Return a value in this run."""
         if name in self.constants:
-            known: Array = numpy_helper.to_array(self.constants[name])
-            return known
-        if name in self.given:
-            return self.given[name]
+            return np.asarray(numpy_helper.to_array(self.constants[name]))
+        if name in self.feeds:
+            return self.feeds[name]
         model = self.model([name])
-        return self.compute(model, {put.name: self.given[put.name] for put in model.graph.input})[name]
+        return self.compute(model, {put.name: self.feeds[put.name] for put in model.graph.input})[name]
 
     def constant(self, name: str, data: Any, dtype: Any) -> str:
         """Add a constant and return its name."""
@@ -100,30 +99,30 @@ class Trace:
         """
         if len(self.nodes) >= MOST_NODES or any(attr.type == AttributeProto.GRAPH for attr in node.attribute):
             raise NotWritten(title)
-        made = onnx.NodeProto()
-        made.CopyFrom(node)
-        made.name = title
-        made.input[:] = [name and names.get(name, name) for name in node.input]
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.name = title
+        copy.input[:] = [name and names.get(name, name) for name in node.input]
         names.update((name, f"{where}{name}") for name in node.output if name)
-        made.output[:] = [name and names[name] for name in node.output]
-        self.nodes.append(made)
+        copy.output[:] = [name and names[name] for name in node.output]
+        self.nodes.append(copy)
 
     def _inside(self, graph: onnx.GraphProto, names: Mapping[str, str], where: str) -> dict[str, str]:
         """Append a body and return its values' names in the path."""
-        own = dict(names)
+        inner = dict(names)
         for tensor in graph.initializer:
-            if tensor.name not in own or own[tensor.name] == tensor.name:
-                own[tensor.name] = f"{where}{tensor.name}"
-                self.constants[own[tensor.name]] = numpy_helper.from_array(
-                    numpy_helper.to_array(tensor), own[tensor.name]
+            if tensor.name not in inner or inner[tensor.name] == tensor.name:
+                inner[tensor.name] = f"{where}{tensor.name}"
+                self.constants[inner[tensor.name]] = numpy_helper.from_array(
+                    numpy_helper.to_array(tensor), inner[tensor.name]
                 )
-        self.write(graph.node, own, where)
-        return own
+        self.write(graph.node, inner, where)
+        return inner
 
     def _branch(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
-        taken = "then_branch" if self.value(names.get(node.input[0], node.input[0])).item() else "else_branch"
-        body = _attribute(node, taken)
-        inside = self._inside(body, names, f"{title}, {taken.partition('_')[0]}: ")
+        branch = "then_branch" if self.value(names.get(node.input[0], node.input[0])).item() else "else_branch"
+        body = _attribute(node, branch)
+        inside = self._inside(body, names, f"{title}, {branch.partition('_')[0]}: ")
         names.update((name, inside[out.name]) for name, out in zip(node.output, body.output, strict=False))
 
     def _loop(self, node: onnx.NodeProto, names: dict[str, str], title: str) -> None:
@@ -149,10 +148,10 @@ class Trace:
         count = _attribute(node, "num_scan_inputs")
         inputs = [names.get(name, name) for name in node.input]
         carried, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
-        made = len(body.output) - len(carried)
+        rows = len(body.output) - len(carried)
         axes, turned = (_attribute(node, f"scan_input_{what}") or [0] * count for what in ("axes", "directions"))
         out_axes, out_turned = (
-            _attribute(node, f"scan_output_{what}") or [0] * made for what in ("axes", "directions")
+            _attribute(node, f"scan_output_{what}") or [0] * rows for what in ("axes", "directions")
         )
         count = self.value(scanned[0]).shape[axes[0]]
         rounds = []
@@ -168,9 +167,9 @@ class Trace:
             rounds.append(results[len(carried) :])
         self._end(node, names, title, carried, rounds, out_axes, out_turned)
 
-    def _results(self, body: onnx.GraphProto, given: Sequence[str], names: Mapping[str, str], where: str) -> list[str]:
+    def _results(self, body: onnx.GraphProto, args: Sequence[str], names: Mapping[str, str], where: str) -> list[str]:
         """Append one round of a body, and return its results' names."""
-        inside = self._inside(body, {**names, **dict(zip((put.name for put in body.input), given, strict=True))}, where)
+        inside = self._inside(body, {**names, **dict(zip((put.name for put in body.input), args, strict=True))}, where)
         return [inside[out.name] for out in body.output]
 
     def _end(
@@ -191,31 +190,31 @@ class Trace:
             raise NotWritten(title)
         axes = self.constant(f"{title}/{output}/axis", [axis], np.int64)
         parts = [f"{row}/row of {output}" for row in rows]
-        modern = next((one.version for one in self.opsets if one.domain in ("", "ai.onnx")), 1) >= 13
+        modern = next((opset.version for opset in self.opsets if opset.domain in ("", "ai.onnx")), 1) >= 13
         for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
             parts[number] = f"{part} {number}"
-            made = helper.make_node("Unsqueeze", [row, axes] if modern else [row], [parts[number]], parts[number])
+            node = helper.make_node("Unsqueeze", [row, axes] if modern else [row], [parts[number]], parts[number])
             if not modern:
-                made.attribute.append(helper.make_attribute("axes", [axis]))
-            self.nodes.append(made)
+                node.attribute.append(helper.make_attribute("axes", [axis]))
+            self.nodes.append(node)
         names[output] = f"{title}/{output}"
         self.nodes.append(helper.make_node("Concat", parts, [names[output]], names[output], axis=axis))
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the outer values that a node and its subgraphs read, in order."""
-    found = dict.fromkeys(filter(None, node.input))
+    names = dict.fromkeys(filter(None, node.input))
     for attr in node.attribute:
         if attr.type == AttributeProto.GRAPH:
-            own: Collection[str] = {
+            defined: Collection[str] = {
                 *(put.name for put in attr.g.input),
                 *(tensor.name for tensor in attr.g.initializer),
                 *(name for inner in attr.g.node for name in inner.output),
             }
             inside = (name for inner in attr.g.node for name in captured(inner))
             outs = (out.name for out in attr.g.output)
-            found |= dict.fromkeys(name for name in (*inside, *outs) if name not in own)
-    return [*found]
+            names |= dict.fromkeys(name for name in (*inside, *outs) if name not in defined)
+    return [*names]
 
 
 def _round(title: str, number: int) -> str:
@@ -225,12 +224,12 @@ def _round(title: str, number: int) -> str:
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> Any:
-    found = next((attr for attr in node.attribute if attr.name == name), None)
-    return None if found is None else helper.get_attribute_value(found)
+    attribute = next((attr for attr in node.attribute if attr.name == name), None)
+    return None if attribute is None else helper.get_attribute_value(attribute)
 
 
 def path_of(
-    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, wanted: str, sample: Sample
+    model: CompiledModel, network: reference.Network, node: onnx.NodeProto, output: str, sample: Sample
 ) -> onnx.ModelProto:
     """Return the path of a node, from its inputs to one of its outputs.
 
@@ -238,11 +237,11 @@ def path_of(
         NotWritten: it is too long, has an unsupported form, or an input of it is unknown.
     """
     graph = network.proto.graph
-    makers = {name: one for one in graph.node for name in one.output if name}
+    makers = {name: other for other in graph.node for name in other.output if name}
     constants = {tensor.name: tensor for tensor in graph.initializer}
     fixed = {*constants}  # and values computed from constants only
-    for one in graph.node:
-        fixed.update(one.output if fixed.issuperset(captured(one)) else ())
+    for other in graph.node:
+        fixed.update(other.output if fixed.issuperset(captured(other)) else ())
     around = set[str]()  # first outputs of the nodes before it that compute constants, or dequantize
     begin, waiting = dict.fromkeys(captured(node)), captured(node)
     while waiting:
@@ -251,21 +250,21 @@ def path_of(
         if maker is not None and (name in fixed or maker.op_type == "DequantizeLinear"):
             around.add(maker.output[0])
             begin |= dict.fromkeys(filter(None, maker.input))
-            waiting += [one for one in maker.input if one and one not in around]
-    before = [one for one in graph.node if one.output and one.output[0] in around]
-    made = {name for one in before for name in one.output}
-    given = known_values(model, network, [name for name in begin if name not in made | {*constants}], sample)
+            waiting += [value for value in maker.input if value and value not in around]
+    before = [other for other in graph.node if other.output and other.output[0] in around]
+    computed = {name for other in before for name in other.output}
+    feeds = known_values(model, network, [name for name in begin if name not in computed | {*constants}], sample)
 
-    def compute(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
-        return reference.computed(model.path, proto, dict(feeds), options=replace(model.options, constants={}))
+    def compute(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        return reference.computed(model.path, proto, dict(inputs), options=replace(model.options, constants={}))
 
-    path = Trace(compute, list(network.proto.opset_import), given, dict(constants))
-    names = {name: name for name in (*given, *constants)}
+    path = Trace(compute, list(network.proto.opset_import), feeds, dict(constants))
+    names = {name: name for name in (*feeds, *constants)}
     path.write([*before, node], names, "")
-    path.write([one for one in graph.node if wanted in one.output and wanted not in node.output], names, "")
-    if names.get(wanted, "") in ("", *given, *constants):
-        raise NotWritten(wanted)
-    path.nodes.append(helper.make_node("Identity", [names[wanted]], ["result"], "result"))
+    path.write([other for other in graph.node if output in other.output and output not in node.output], names, "")
+    if names.get(output, "") in ("", *feeds, *constants):
+        raise NotWritten(output)
+    path.nodes.append(helper.make_node("Identity", [names[output]], ["result"], "result"))
     return path.model(["result"])
 
 
@@ -277,12 +276,12 @@ def known_values(
     Raises:
         NotWritten: it lacks one of them.
     """
-    given = {**model.options.constants, **sample}
-    missing = [name for name in names if name not in given]
-    found: Mapping[str, Array] = {}
+    feeds = {**model.options.constants, **sample}
+    missing = [name for name in names if name not in feeds]
+    computed: Mapping[str, Array] = {}
     if missing:
-        (found,) = reference.intermediates(model.path, network, [sample], missing, options=model.options)
-    known = {**found, **given}
-    if any(name not in known for name in names):
-        raise NotWritten(", ".join(name for name in names if name not in known))
-    return {name: np.asarray(known[name]) for name in names}
+        (computed,) = reference.intermediates(model.path, network, [sample], missing, options=model.options)
+    values = {**computed, **feeds}
+    if any(name not in values for name in names):
+        raise NotWritten(", ".join(name for name in names if name not in values))
+    return {name: np.asarray(values[name]) for name in names}

@@ -72,31 +72,31 @@ class HybridBounds:
             if weights.input[0] in self._held:
                 self._products[operator_of(node)] = (node, weights)
 
-    def of(self, operator: str, known: Mapping[str, Array], output: Array) -> Array | None:
+    def of(self, operator: str, tensors: Mapping[str, Array], output: Array) -> Array | None:
         """Return the error bound of each element of an operator's output; None: it is not such a product.
 
         Args:
             operator: its name.
-            known: LiteRT's tensors, by name.
+            tensors: LiteRT's tensors, by name.
             output: the operator's output, channels last.
         """
-        found = self._products.get(operator)
-        if found is None:
+        product_and_weights = self._products.get(operator)
+        if product_and_weights is None:
             return None
-        product, weights = found
+        product, weights = product_and_weights
         source = product.input[0]
-        while source not in known and source in self._makers and self._makers[source].op_type in MOVES:
+        while source not in tensors and source in self._makers and self._makers[source].op_type in MOVES:
             source = self._makers[source].input[0]
         reach = self._reach(weights)
-        if source not in known or output.shape[-1:] != reach.shape:
+        if source not in tensors or output.shape[-1:] != reach.shape:
             return None
         depth = int(np.prod(self._held[weights.input[0]].dims[1:]))
-        rows = len(known[source]) if product.op_type == CONV else known[source].size // max(depth, 1)
-        x = np.asarray(known[source], np.float64).reshape(rows, -1)
+        rows = len(tensors[source]) if product.op_type == CONV else tensors[source].size // max(depth, 1)
+        x = np.asarray(tensors[source], np.float64).reshape(rows, -1)
         low, high = x.min(axis=1, initial=0), x.max(axis=1, initial=0)
         off = np.maximum(np.maximum(high, -low) / 254, (high - low) / 255)
-        each: Array = (off[:, None, None] * reach).repeat(max(output.size // max(rows * reach.size, 1), 1), axis=1)
-        return each.reshape(output.shape) if each.size == output.size else None
+        bound: Array = (off[:, None, None] * reach).repeat(max(output.size // max(rows * reach.size, 1), 1), axis=1)
+        return bound.reshape(output.shape) if bound.size == output.size else None
 
     def _reach(self, weights: onnx.NodeProto) -> Array:
         """Return the sum of the weights' magnitudes for each output channel."""
@@ -145,46 +145,46 @@ def mistranslations(
     if network is None or not samples:
         return ()
     graph = network.proto.graph
-    bounds, made = HybridBounds(graph), [name for node in graph.node for name in node.output]
+    bounds, names = HybridBounds(graph), [name for node in graph.node for name in node.output]
     try:
-        (known,) = reference.intermediates(model.path, None, samples[:1], made, options=model.options)
-        parts = reference.part_results(model.path, network, samples[0], known, options=model.options)
+        (tensors,) = reference.intermediates(model.path, None, samples[:1], names, options=model.options)
+        parts = reference.part_results(model.path, network, samples[0], tensors, options=model.options)
     except ModelError as refused:
         return (Mistranslation("the network", f"can't be compared operator by operator: {refused.what}"),)
-    found = []
+    result = []
     for name, (operator, computed) in parts.items():
         if operator in bounds.blocks:
             continue
-        bound = bounds.of(operator, {**samples[0], **known}, known[name])
+        bound = bounds.of(operator, {**samples[0], **tensors}, tensors[name])
         relative = HYBRID if operator in bounds.hybrid and bound is None else RELATIVE
         step = network.steps.get(name, 1.0)
-        words = _difference(known[name], computed, relative, step, bound)
+        words = _difference(tensors[name], computed, relative, step, bound)
         if words:
-            found.append(Mistranslation(operator, f"{name}: {words}"))
-    return tuple(found)
+            result.append(Mistranslation(operator, f"{name}: {words}"))
+    return tuple(result)
 
 
-def _difference(wanted: Array, found: Array, relative: float, step: float, bound: Array | None = None) -> str:
+def _difference(expected: Array, actual: Array, relative: float, step: float, bound: Array | None = None) -> str:
     """Return by how much an operator's result is off, if that is more than LiteRT's own error; else "".
 
     `step` is the real value of an integer step; `bound` is an additional error bound of each element.
     """
-    if wanted.shape != found.shape or wanted.dtype != found.dtype:
-        return f"expected {wanted.dtype}{list(wanted.shape)}, found {found.dtype}{list(found.shape)}"
-    if not wanted.size:
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return f"expected {expected.dtype}{list(expected.shape)}, found {actual.dtype}{list(actual.shape)}"
+    if not expected.size:
         return ""
-    if wanted.dtype.kind == "f":
-        finite = np.isfinite(wanted) & np.isfinite(found)
-        if not np.array_equal(wanted[~finite], found[~finite], equal_nan=True):
+    if expected.dtype.kind == "f":
+        finite = np.isfinite(expected) & np.isfinite(actual)
+        if not np.array_equal(expected[~finite], actual[~finite], equal_nan=True):
             return "other elements are not finite"
-        off = np.abs(wanted[finite].astype(np.float64) - found[finite])
-        allowed = np.full(off.shape, relative * max(float(np.abs(wanted[finite]).max(initial=0)), 1e-3))
+        off = np.abs(expected[finite].astype(np.float64) - actual[finite])
+        allowed = np.full(off.shape, relative * max(float(np.abs(expected[finite]).max(initial=0)), 1e-3))
         if bound is not None:
             allowed += bound[finite]
         worst = int(np.argmax(off - allowed)) if off.size else 0
         return f"by {off[worst]:.3g}, allowed: {allowed[worst]:.3g}" if (off > allowed).any() else ""
-    steps = STEPS.get(8 * wanted.dtype.itemsize, 0) if wanted.dtype.kind in "iu" else 0
-    furthest = int(np.abs(wanted.astype(np.int64) - found.astype(np.int64)).max())
+    steps = STEPS.get(8 * expected.dtype.itemsize, 0) if expected.dtype.kind in "iu" else 0
+    furthest = int(np.abs(expected.astype(np.int64) - actual.astype(np.int64)).max())
     return f"by {furthest} LSB, allowed: {steps}" if furthest > steps and furthest * step > NOTHING else ""
 
 
@@ -247,7 +247,7 @@ class LayerReport:
     def explain(self) -> bool:
         """Whether outputs differ only because of rounding: each operator is right for its own inputs."""
         compared = [layer.difference for layer in self.layers if layer.difference]
-        inexact = any(one.differing for one in compared)
+        inexact = any(result.differing for result in compared)
         right = self.complete and not self.diverging and not self.mistranslated
         return right and self.has_rounding and (self.ties > 0 or inexact)
 
@@ -258,13 +258,13 @@ class LayerReport:
 
     def summary(self) -> str:
         """Return a line with the numbers of operators that are equal, within the tolerance, or not compared."""
-        each: dict[int, list[Difference | None]] = {}  # the results of an operator
+        by_operator: dict[int, list[Difference | None]] = {}  # the results of an operator
         for layer in self.layers:
-            each.setdefault(layer.operator.index, []).append(layer.difference)
-        compared = [[one for one in results if one is not None] for results in each.values()]
-        equal = sum(1 for results in compared if results and not any(one.differing for one in results))
-        within = sum(1 for results in compared if any(one.differing for one in results))
-        missing = sum(1 for results in each.values() if None in results)
+            by_operator.setdefault(layer.operator.index, []).append(layer.difference)
+        compared = [[result for result in results if result is not None] for results in by_operator.values()]
+        equal = sum(1 for results in compared if results and not any(result.differing for result in results))
+        within = sum(1 for results in compared if any(result.differing for result in results))
+        missing = sum(1 for results in by_operator.values() if None in results)
         parts = [f"{count(equal, 'operator')} equal, bit for bit"]
         if within:
             parts.append(f"{within} within the tolerance")
@@ -283,7 +283,7 @@ class LayerReport:
                 "tensor": layer.tensor,
                 "schedule": layer.operator.by,
                 "ties": layer.ties,
-                "inside": [one.as_json() for one in layer.inside],
+                "inside": [part.as_json() for part in layer.inside],
                 "difference": None if layer.difference is None else asdict(layer.difference),
             }
             for layer in self.layers
@@ -294,7 +294,7 @@ class LayerReport:
             "sequence": self.sequence,
             "reference": self.reference,
             "ties": self.ties,
-            "mistranslated": [asdict(one) for one in self.mistranslated],
+            "mistranslated": [asdict(fault) for fault in self.mistranslated],
             "layers": rows,
             "outputs": None if self.outputs is None else self.outputs.as_json(),
         }
@@ -309,7 +309,7 @@ class LayerReport:
         if self.mistranslated:
             raise MismatchError(
                 f"{self.mistranslated[0].operator} computes something else than in LiteRT",
-                details=[one.words for one in self.mistranslated],
+                details=[fault.words for fault in self.mistranslated],
                 hint="report it with the model; --rounding tflite may avoid it",
             )
         if not self.diverging:
@@ -319,7 +319,7 @@ class LayerReport:
         first = self.diverging[0]
         assert first.difference is not None
         details = first.difference.lines()
-        inner = next((one for one in first.inside if one.diverging), None)
+        inner = next((part for part in first.inside if part.diverging), None)
         if inner is not None:
             worst = inner.diverging[0]
             assert worst.difference is not None
@@ -349,22 +349,22 @@ class OperatorResults:
     ties: int = 0
 
 
-def layer_of(found: OperatorResults, allowed: Tolerance, against: str) -> LayerComparison:
+def layer_of(row: OperatorResults, allowed: Tolerance, against: str) -> LayerComparison:
     """Return the comparison of an operator's results with the reference's."""
-    operand = found.operand
-    if not found.operator.backend:
+    operand = row.operand
+    if not row.operator.backend:
         allowed = replace(allowed, of_backends=0)
     tensor = operand.source.tensor if operand.source else operand.value
-    if not found.samples:
-        return LayerComparison(found.operator, tensor, None, 0)
+    if not row.samples:
+        return LayerComparison(row.operator, tensor, None, 0)
     described = Tensor(
         name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
     )
     expected, actual = (
-        [{tensor: array} for array in _of_one_shape(arrays)] for arrays in zip(*found.samples, strict=True)
+        [{tensor: array} for array in _of_one_shape(arrays)] for arrays in zip(*row.samples, strict=True)
     )
     report = compare([described], expected, actual, tolerance=allowed, reference=against)
-    return LayerComparison(found.operator, tensor, report.outputs[0], found.ties)
+    return LayerComparison(row.operator, tensor, report.outputs[0], row.ties)
 
 
 def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
@@ -409,7 +409,7 @@ def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:
     kinds |= {operand.dtype for operator in manifest.operators for operand in (*operator.reads, *operator.writes)}
     if "float16" not in kinds:
         return tolerance
-    atol, rtol = (FLOAT16 if given is None else given for given in (tolerance.atol, tolerance.rtol))
+    atol, rtol = (FLOAT16 if value is None else value for value in (tolerance.atol, tolerance.rtol))
     return replace(tolerance, atol=atol, rtol=rtol)
 
 
@@ -432,7 +432,7 @@ def compare_layers(
     has_rounding, wrong = False, dict[Mistranslation, None]()
     allowed: Tolerance | None = tolerance
     network: reference.Network | None = None
-    found: dict[str, OperatorResults] = {}
+    by_name: dict[str, OperatorResults] = {}
     seen: set[str] = set()
     sequences = _sequences(model, inputs)
     for number, (at_sizes, samples) in enumerate(sequences):
@@ -445,7 +445,7 @@ def compare_layers(
         allowed = of_float16(allowed, tensors)
         ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
         has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)
-        _compare_sequence(device, at_sizes, network, ties, samples, found, seen)
+        _compare_sequence(device, at_sizes, network, ties, samples, by_name, seen)
         if is_tflite(model.path):
             windows = reference.whole_windows(samples, at_sizes.options)
             wrong |= dict.fromkeys(mistranslations(at_sizes, network, windows))
@@ -453,14 +453,14 @@ def compare_layers(
     against = ort.NAME if network else reference.name_of_kernels(model.path)
     if allowed.ties and not (network or reference.is_exact(against)):
         allowed = replace(allowed, lsb=max(allowed.lsb, 1))
-    layers = tuple(layer_of(row, allowed, against) for row in found.values())
+    layers = tuple(layer_of(row, allowed, against) for row in by_name.values())
     if network and not network.in_parts and len(sequences) == 1:
-        rows = zip(found.values(), layers, strict=True)
+        rows = zip(by_name.values(), layers, strict=True)
         layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
     has_rounding = has_rounding or any(layer.inside for layer in layers)
     counts = {output.count for output in tensors.outputs}  # which have to be equal
-    own = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
-    last = [_last_write(tensors, index) for index in own]
+    indices = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
+    last = [_last_write(tensors, index) for index in indices]
     compared = all(operand is not None and operand.value in seen for operand in last)
     return LayerReport(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(wrong))
 
@@ -472,12 +472,12 @@ def _sequences(model: CompiledModel, inputs: Sequence[Sample]) -> list[tuple[Com
     """
     if not is_tflite(model.path):
         return [(model, inputs)]
-    found: list[tuple[CompiledModel, Sequence[Sample]]] = []
+    sequences: list[tuple[CompiledModel, Sequence[Sample]]] = []
     for sizes, samples in sampling.by_size(model.manifest.inputs, inputs):
         maxima = {name: most for name, most in model.options.maxima.items() if name not in sizes}
         options = replace(model.options, dims={**model.options.dims, **sizes}, maxima=maxima)
-        found.append((replace(model, options=options), samples))
-    return found
+        sequences.append((replace(model, options=options), samples))
+    return sequences
 
 
 def _compare_sequence(
@@ -486,23 +486,23 @@ def _compare_sequence(
     network: reference.Network | None,
     ties: RoundingTies,
     inputs: Sequence[Sample],
-    found: dict[str, OperatorResults],
+    results: dict[str, OperatorResults],
     seen: set[str],
 ) -> None:
-    """Run samples operator by operator, add the results to `found` and the compared values to `seen`."""
+    """Run samples operator by operator, add the results to `results` and the compared values to `seen`."""
     names = [*sorted(ties.held), *ties.tensors]
     expected = reference.intermediates(model.path, network, inputs, names, options=model.options)
     windows = reference.whole_windows(inputs, model.options)
-    for sample, window, known in zip(inputs, windows, expected, strict=True):
-        tied_here = ties.of_sample(window, known)
-        right = known
+    for sample, window, tensors in zip(inputs, windows, expected, strict=True):
+        tied_here = ties.of_sample(window, tensors)
+        right = tensors
         if network and network.in_parts:
-            held = {name: value for name, value in known.items() if name in ties.held}
+            held = {name: value for name, value in tensors.items() if name in ties.held}
             computed = reference.part_results(model.path, network, window, held, options=model.options)
             right = {**held, **{name: result for name, (_, result) in computed.items()}}
 
-        def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
-            wished = _expected(operand, known)
+        def correct(_: Operator, operand: Operand, array: Array, tensors: Sample = tensors) -> Array | None:
+            wished = _expected(operand, tensors)
             return wished if wished is not None and not np.array_equal(wished, array) else None
 
         parts: dict[str, list[tuple[Array, Array]]] = {}  # of results that are computed a few rows at a time
@@ -510,7 +510,7 @@ def _compare_sequence(
             wished, name = _expected(operand, right), operator.whole or operand.value
             if wished is None and operator.whole:
                 continue  # padding that is written between rows
-            row = found.setdefault(name, OperatorResults(operator, operand))
+            row = results.setdefault(name, OperatorResults(operator, operand))
             if wished is not None:
                 seen.add(operand.value)
                 accepted, tied = tied_here.accept(operand, wished, array)
@@ -520,8 +520,8 @@ def _compare_sequence(
         for name, pairs in parts.items():
             columns = zip(*pairs, strict=True)
             whole, mine = (np.concatenate(rows, axis=1) if len(rows) > 1 else rows[0] for rows in columns)
-            found[name].operands.append(found[name].operand)
-            found[name].samples.append((whole, mine))
+            results[name].operands.append(results[name].operand)
+            results[name].samples.append((whole, mine))
 
 
 def _explained(
@@ -538,13 +538,13 @@ def _explained(
     inputs = reference.whole_windows(inputs, model.options)
     inputs, network = reference.with_states(model.path, network, inputs, options=model.options)
     results = zip(inputs, row.operands, row.samples, strict=True)
-    differing = [(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
+    differing = [(sample, at, mine) for sample, at, (right, mine) in results if not np.array_equal(right, mine)]
     inside = _inside(model, network, layer.operator, differing, allowed)
-    if not inside or not all(one.explain for one in inside):
+    if not inside or not all(comparison.explain for comparison in inside):
         return replace(layer, inside=inside)
-    found = sum(one.ties for one in inside)
-    difference = replace(layer.difference, within=True, allowed=f"the effect of {cause_of(found)} inside it")
-    return replace(layer, inside=inside, difference=difference, ties=layer.ties + found)
+    ties = sum(comparison.ties for comparison in inside)
+    difference = replace(layer.difference, within=True, allowed=f"the effect of {cause_of(ties)} inside it")
+    return replace(layer, inside=inside, difference=difference, ties=layer.ties + ties)
 
 
 def cause_of(ties: int) -> str:
@@ -578,12 +578,12 @@ def _inside(
     """
     nodes = [node for node in network.proto.graph.node if node.op_type in CONTROL]
     name_of = operator_of if is_tflite(model.path) else attrgetter("name")  # of a TFLite model: with a number appended
-    node = next((one for one in nodes if {name_of(one), *one.output} & {*operator.origins} - {""}), None)
+    node = next((node for node in nodes if {name_of(node), *node.output} & {*operator.origins} - {""}), None)
     try:
         title = f"inside_{operator.name}"
         if node is None:
             return ()
-        return tuple(_path_compared(model, network, node, *one, allowed, title) for one in differing)
+        return tuple(_path_compared(model, network, node, *case, allowed, title) for case in differing)
     except (NotWritten, MtoolError) as failed:
         log.info("the operators inside %s can't be compared: %s", operator.name, failed)
         return ()
@@ -604,27 +604,27 @@ def _path_compared(
         source.write_bytes(proto.SerializeToString())
         inner = compile(source, board=board, options=options)
         with session.open(build_model(inner, Path(folder) / "project").folder) as device:
-            own = device.run(feeds)[proto.graph.output[0].name]
+            output = device.run(feeds)[proto.graph.output[0].name]
             layers = compare_layers(device, inner, [feeds], allowed)
-    whole = moved(own, operand.source.moves)
+    whole = moved(output, operand.source.moves)
     same = str(whole.dtype) == str(actual.dtype) and _is_same(whole.reshape(actual.shape), actual)
     if not same and not layers.diverging:
         raise NotWritten(f"{node.name or operand.source.tensor} differs from its operators run one by one")
     return layers
 
 
-def _is_same(one: Array, other: Array) -> bool:
+def _is_same(a: Array, b: Array) -> bool:
     """Return whether two results are equal; floats may differ by the rounding of fused operations."""
-    if one.dtype.kind != "f":
-        return np.array_equal(one, other)
-    return np.allclose(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    return np.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
-def _expected(operand: Operand, known: Sample) -> Array | None:
+def _expected(operand: Operand, tensors: Sample) -> Array | None:
     """Return the reference's values of an operand, in its memory layout; None: the model has no such tensor."""
-    if operand.source is None or operand.source.tensor not in known:
+    if operand.source is None or operand.source.tensor not in tensors:
         return None
-    array = moved(known[operand.source.tensor], operand.source.moves)
+    array = moved(tensors[operand.source.tensor], operand.source.moves)
     return array.reshape(operand.shape) if str(array.dtype) == operand.dtype else None
 
 

@@ -48,23 +48,23 @@ def operator_of(node: onnx.NodeProto) -> str:
     return str(node.name.rpartition(" ")[0])
 
 
-def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
+def cut(graph: onnx.GraphProto, tensors: Sample) -> dict[str, str]:
     """Cut a graph at every known tensor; return the operator that computes each, except mtool's own."""
-    kept = [node for node in graph.node if node.domain != OWN]
-    own = {name for node in graph.node if node.domain == OWN for name in node.output}
-    if len(kept) < len(graph.node):
+    onnx_nodes = [node for node in graph.node if node.domain != OWN]
+    own_outputs = {name for node in graph.node if node.domain == OWN for name in node.output}
+    if len(onnx_nodes) < len(graph.node):
         del graph.node[:]
-        graph.node.extend(kept)
+        graph.node.extend(onnx_nodes)
     makers = {}
     for node in graph.node:
         for index, name in enumerate(node.output):
-            if name in known:
+            if name in tensors:
                 node.output[index] = f"{name}{_COMPUTED}"
                 makers[name] = operator_of(node)
     present = {value.name for value in graph.input}
     graph.input.extend(
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(known[name].dtype), known[name].shape)
-        for name in (*makers, *sorted(own & known.keys()))
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensors[name].dtype), tensors[name].shape)
+        for name in (*makers, *sorted(own_outputs & tensors.keys()))
         if name not in present
     )
     del graph.output[:]
@@ -128,8 +128,8 @@ def computed_by(
     try:
         if is_tflite(model):
             exact = chosen.rounding == "tflite" or is_hybrid(model, chosen)
-            found = _litert(model, samples, chosen, exact=exact)
-            return name_of_kernels(model) if exact else _DEFAULT, found
+            outputs = _litert(model, samples, chosen, exact=exact)
+            return name_of_kernels(model) if exact else _DEFAULT, outputs
         begun = {"states": states_of(model, chosen), "initial": _initial_states(model, chosen)}
         fed = {"constants": chosen.constants, "optimised": optimised}
         return _by_onnxruntime(model, runnable(model), samples, **begun, **fed)
@@ -157,8 +157,8 @@ def _after_a_crash(
     log.warning("%s; trying its default kernels without delegates, then %s", died.what, evaluator.NAME)
     plain = f"{_DEFAULT} without delegates"
     try:
-        found = _litert(model, samples, options, delegates=False)
-        return f"{plain} ({litert.NAME} crashed)", found
+        outputs = _litert(model, samples, options, delegates=False)
+        return f"{plain} ({litert.NAME} crashed)", outputs
     except ModelError as refused:
         also = "crash too" if isinstance(refused, process.DiedError) else "can't run it"
     evaluated = _evaluated(model, samples, options)
@@ -212,9 +212,9 @@ def has_hybrid(model: Path, options: Options, *, blocks: bool = True) -> bool:
 
     `blocks`: also if the weights have a scale for each block, which mtool multiplies by floats.
     """
-    found = tflite_file(model, Budget(options.limits))
-    parts = (found, *found.others)
-    return any(builtins.is_hybrid(one, part.tensors) for part in parts for one in part.operators) or (
+    file = tflite_file(model, Budget(options.limits))
+    parts = (file, *file.others)
+    return any(builtins.is_hybrid(operator, part.tensors) for part in parts for operator in part.operators) or (
         blocks and any(tensor.block for part in parts for tensor in part.tensors)
     )
 
@@ -245,27 +245,28 @@ def network(model: Path, options: Options) -> Network | None:
         return Network(reread(model), states_of(model, options), _initial_states(model, options))
     if options.rounding == "tflite" or not ort.version():
         return None
-    made, found = translated(model, options)
-    nodes = [node for graph in graphs(made.proto) for node in graph.node]
+    translation, compared = translated(model, options)
+    nodes = [node for graph in graphs(translation.proto) for node in graph.node]
     for number, node in enumerate(nodes):  # the nodes of one operator share its name
         node.name = f"{node.name} {number}"
-    own = [node for node in nodes if node.domain == OWN]
-    apart = all(name in made.tensors for node in own for name in node.output) and not found.states
-    if (own and not apart) or any(node.domain == REFUSED for node in nodes):
+    own_nodes = [node for node in nodes if node.domain == OWN]
+    apart = all(name in translation.tensors for node in own_nodes for name in node.output) and not compared.states
+    if (own_nodes and not apart) or any(node.domain == REFUSED for node in nodes):
         return None
-    steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantized}
-    return replace(found, in_parts=bool(own), steps=steps)
+    steps = {name: float(tensor.scale.max()) for name, tensor in translation.tensors.items() if tensor.is_quantized}
+    return replace(compared, in_parts=bool(own_nodes), steps=steps)
 
 
 def translated(model: Path, options: Options) -> tuple[Translated, Network]:
     """Return a TFLite model's translation to ONNX, and the same as a network with its states' initial values."""
     budget = Budget(options.limits)
-    made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+    result = to_onnx(tflite_file(model, budget), model.name, options, budget)
     zeros = {
-        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
-        for name, point in zeros_of(made, options.states).items()
+        name: np.full(result.tensors[name].shape, point, result.tensors[name].dtype)
+        for name, point in zeros_of(result, options.states).items()
     }
-    return made, Network(made.proto, (*made.states, *options.states), _given({**zeros, **made.initial}, options))
+    initial = _initial({**zeros, **result.initial}, options)
+    return result, Network(result.proto, (*result.states, *options.states), initial)
 
 
 def intermediates(
@@ -283,8 +284,8 @@ def intermediates(
     samples = whole_windows(samples, options)
     if compared is None or compared.in_parts:
         own = () if compared is None else compared.proto.graph.node
-        made = [name for node in own if node.domain == OWN for name in node.output]
-        return _litert(model, samples, options, exact=True, tensors=[*tensors, *made])
+        own_outputs = [name for node in own if node.domain == OWN for name in node.output]
+        return _litert(model, samples, options, exact=True, tensors=[*tensors, *own_outputs])
     proto = compared.proto
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
@@ -303,15 +304,15 @@ def whole_windows(samples: Sequence[Sample], options: Options) -> Sequence[Sampl
     """Return a sequence of samples with whole windows, at first of zeros, instead of new rows."""
     if not options.slides:
         return samples
-    found, windows = [], dict[str, Array]()
+    result, windows = [], dict[str, Array]()
     for sample in samples:
-        for one in options.slides:
-            new, axis = sample[one.value], one.axis or 0
-            zeros = np.full((*new.shape[:axis], one.rows, *new.shape[axis + 1 :]), one.zero, new.dtype)
-            both = np.concatenate([windows.get(one.value, zeros), new], axis)
-            windows[one.value] = both.take(range(-one.rows, 0), axis)
-        found.append({**sample, **windows})
-    return found
+        for slide in options.slides:
+            new, axis = sample[slide.value], slide.axis or 0
+            zeros = np.full((*new.shape[:axis], slide.rows, *new.shape[axis + 1 :]), slide.zero, new.dtype)
+            both = np.concatenate([windows.get(slide.value, zeros), new], axis)
+            windows[slide.value] = both.take(range(-slide.rows, 0), axis)
+        result.append({**sample, **windows})
+    return result
 
 
 def with_states(
@@ -320,14 +321,14 @@ def with_states(
     """Return a sequence's samples with the states before each, and the network with the states as inputs."""
     if not compared.states:
         return samples, compared
-    known = intermediates(model, compared, samples, [output for output, _ in compared.states], options=options)
-    before = [compared.initial, *({put: one[output] for output, put in compared.states} for one in known[:-1])]
-    found = [{**sample, **state} for sample, state in zip(samples, before, strict=True)]
-    return found, replace(compared, states=(), initial={})
+    results = intermediates(model, compared, samples, [output for output, _ in compared.states], options=options)
+    before = [compared.initial, *({put: values[output] for output, put in compared.states} for values in results[:-1])]
+    extended = [{**sample, **state} for sample, state in zip(samples, before, strict=True)]
+    return extended, replace(compared, states=(), initial={})
 
 
 def part_results(
-    model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options
+    model: Path, compared: Network, sample: Sample, tensors: Sample, *, options: Options
 ) -> dict[str, tuple[str, Array]]:
     """Compute each known tensor of a network from the others.
 
@@ -336,9 +337,9 @@ def part_results(
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(compared.proto)
-    makers = cut(proto.graph, known)
-    found = computed(model, proto, {**compared.initial, **sample, **known}, options=options)
-    return {name: (operator, found[f"{name}{_COMPUTED}"]) for name, operator in makers.items()}
+    makers = cut(proto.graph, tensors)
+    results = computed(model, proto, {**compared.initial, **sample, **tensors}, options=options)
+    return {name: (operator, results[f"{name}{_COMPUTED}"]) for name, operator in makers.items()}
 
 
 def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:
@@ -355,7 +356,7 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
 
 def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[Sample], **how: Any) -> list[Sample]:
     """Run a model with an oracle in the oracles' process (mtool.verification.oracles.sequences)."""
-    found: list[Sample] = process.call(
+    outputs: list[Sample] = process.call(
         oracle.NAME,
         path,
         f"{oracle.__name__.rpartition('.')[2]}.outputs",
@@ -364,7 +365,7 @@ def _run(oracle: ModuleType, path: Path, model: str | bytes, samples: Sequence[S
         title=str(path),
         **how,
     )
-    return found
+    return outputs
 
 
 _UNREGISTERED = ("is not a registered function/op", "No opset import for domain")
@@ -396,23 +397,23 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
     if not states:
         return {}
     graph = reread(path).graph
-    wanted = {value for _, value in states}
+    inputs = {value for _, value in states}
     points = first_values(graph, states)
-    begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
-    found = {}
+    begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in inputs}
+    values = {}
     for put in graph.input:
-        if put.name in wanted:
+        if put.name in inputs:
             kind = put.type.tensor_type
             sizes = [
                 dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{number}"]
                 for number, dim in enumerate(kind.shape.dim)
             ]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-            found[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
-    return _given(found, chosen)
+            values[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
+    return _initial(values, chosen)
 
 
-def _given(first: Sample, chosen: Options) -> Sample:
+def _initial(first: Sample, chosen: Options) -> Sample:
     """Return initial values: the user's, else the model's."""
     feeds = {name: value for name, value in chosen.state_values.items() if name in first}
     return first | {
@@ -444,7 +445,7 @@ def spread_of_reference(model: Path, samples: Sequence[Sample], steps: Mapping[s
         plain, optimised = (outputs(model, samples, options=options, optimised=fast) for fast in (False, True))
     pairs = [*zip(plain, optimised, strict=True)]
     return max(
-        round(float(np.abs(np.asarray(one[name], np.float64) - other[name]).max(initial=0)) / step)
+        round(float(np.abs(np.asarray(expected[name], np.float64) - other[name]).max(initial=0)) / step)
         for name, step in steps.items()
-        for one, other in pairs
+        for expected, other in pairs
     )

@@ -96,22 +96,22 @@ class RoundingTies:
         self.held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
         self.has_rounding = any(node.op_type in _ROUNDING or qonnx.is_own(node) for node in self._nodes)
 
-    def of_sample(self, inputs: Sample, known: Sample) -> "SampleTies":
+    def of_sample(self, inputs: Sample, tensors: Sample) -> "SampleTies":
         """Return the ties of one sample.
 
         Args:
             inputs: the model's inputs by name.
-            known: the reference's tensors by name.
+            tensors: the reference's tensors by name.
         """
-        return SampleTies(self, {**known, **inputs})
+        return SampleTies(self, {**tensors, **inputs})
 
-    def bounds(self, tensor: str, known: Mapping[str, Array], held: AbstractSet[str]) -> Bounds:
+    def bounds(self, tensor: str, tensors: Mapping[str, Array], held: AbstractSet[str]) -> Bounds:
         """Compute a tensor from those in `held`, the model's inputs and its constants.
 
         Args:
             tensor: its name.
-            known: the reference's tensors by name, and the model's inputs.
-            held: names of the tensors to begin at, with values in `known`.
+            tensors: the reference's tensors by name, and the model's inputs.
+            held: names of the tensors to begin at, with values in `tensors`.
 
         Raises:
             Unknown: onnx's reference lacks an operator, or an input is unknown.
@@ -121,14 +121,14 @@ class RoundingTies:
             raise Unknown(tensor)
         for index in self._region(tensor, held):
             node = self._nodes[index]
-            inputs = [self._value(name, values, known) for name in node.input]
-            for name, made in zip(node.output, self._made(node, inputs, known), strict=False):
-                values[name] = made
-            moved = self._bias_rounding(node, inputs, values, known)
+            inputs = [self._value(name, values, tensors) for name in node.input]
+            for name, result in zip(node.output, self._evaluated(node, inputs, tensors), strict=False):
+                values[name] = result
+            moved = self._bias_rounding(node, inputs, values, tensors)
             if moved is not None:
-                made = values[node.output[0]]
-                low, high = made.low + np.minimum(moved, 0), made.high + np.maximum(moved, 0)
-                values[node.output[0]] = Bounds(made.value, low, high, made.single)
+                result = values[node.output[0]]
+                low, high = result.low + np.minimum(moved, 0), result.high + np.maximum(moved, 0)
+                values[node.output[0]] = Bounds(result.value, low, high, result.single)
         return values[tensor]
 
     def _bias_rounding(
@@ -136,7 +136,7 @@ class RoundingTies:
         node: onnx.NodeProto,
         inputs: Sequence[Bounds | None],
         values: Mapping[str, Bounds],
-        known: Mapping[str, Array],
+        tensors: Mapping[str, Array],
     ) -> Array | None:
         """Return by how much each result changes if a float bias is rounded to int32 steps, as in integer kernels.
 
@@ -148,8 +148,8 @@ class RoundingTies:
         bias = inputs[2]
         if bias is None or bias.value.dtype.kind != "f" or None in makers:
             return None
-        scales = [self._value(maker.input[1], values, known) for maker in makers if maker]
-        step = math.prod((one.value.astype(np.float64).reshape(-1) for one in scales if one), start=np.ones(1))
+        scales = [self._value(maker.input[1], values, tensors) for maker in makers if maker]
+        step = math.prod((bounds.value.astype(np.float64).reshape(-1) for bounds in scales if bounds), start=np.ones(1))
         wide = bias.value.reshape(-1)
         if step.size not in (1, wide.size):
             return None
@@ -178,43 +178,43 @@ class RoundingTies:
                 names.extend(self._nodes[index].input)
         return sorted(region)
 
-    def _value(self, name: str, values: Mapping[str, Bounds], known: Mapping[str, Array]) -> Bounds | None:
+    def _value(self, name: str, values: Mapping[str, Bounds], tensors: Mapping[str, Array]) -> Bounds | None:
         if not name:
             return None
         if name in values:
             return values[name]
-        if name in known:
-            return Bounds.of(known[name])
+        if name in tensors:
+            return Bounds.of(tensors[name])
         if name in self._constants:
             return Bounds.of(numpy_helper.to_array(self._constants[name]))
         raise Unknown(name)
 
-    def _made(
-        self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]
+    def _evaluated(
+        self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], tensors: Mapping[str, Array]
     ) -> Sequence[Bounds]:
         if node.op_type == "QuantizeLinear":
-            return [_quantized(node, inputs, known)]
+            return [_quantized(node, inputs, tensors)]
         if qonnx.is_own(node):
-            return [self._on_grid(node, inputs, known)]
+            return [self._on_grid(node, inputs, tensors)]
         if node.op_type == "DequantizeLinear":
             return _each(inputs, _dequantization(node, inputs))
         if node.op_type == "Cast" and attributes(node).get("to") in _FLOATS:
             return _each(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
         return _each(inputs, lambda arrays, _: self._run(node, arrays))
 
-    def _on_grid(self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]) -> Bounds:
+    def _on_grid(self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], tensors: Mapping[str, Array]) -> Bounds:
         """Return the result of one of QONNX's nodes, whose floats are on a grid."""
-        x, *others = (one for one in inputs if one)
+        x, *others = (bounds for bounds in inputs if bounds)
         if node.input[0] not in self._makers:  # its float32 is exact
-            return Bounds.of(qonnx.computed(node, [one.single for one in (x, *others)]))
-        parameters = [one.value for one in others]
-        error = _float_error(x, known.get(node.input[0])) + _ROUNDINGS * _UNIT * (
+            return Bounds.of(qonnx.computed(node, [bounds.single for bounds in (x, *others)]))
+        parameters = [bounds.value for bounds in others]
+        error = _float_error(x, tensors.get(node.input[0])) + _ROUNDINGS * _UNIT * (
             np.maximum(np.abs(x.low), np.abs(x.high)) + (np.abs(parameters[0] * parameters[1]) if others[1:] else 0)
         )
         value, low, high = (
             qonnx.computed(node, [end, *parameters]) for end in (x.value, x.low - error, x.high + error)
         )
-        mine = known.get(node.output[0])
+        mine = tensors.get(node.output[0])
         if mine is not None and mine.shape == value.shape:
             value = mine.astype(np.float64)
         single = value.astype(np.float32)
@@ -232,10 +232,10 @@ class RoundingTies:
         outs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results]
         model = helper.make_model(helper.make_graph([node], "node", puts, outs), opset_imports=self._opsets)
         try:
-            made = dict(zip(results, ReferenceEvaluator(model).run(results, feeds), strict=True))
+            computed = dict(zip(results, ReferenceEvaluator(model).run(results, feeds), strict=True))
         except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference lacks or restricts
             raise Unknown(f"{node.op_type}: {refused}") from None
-        return [np.asarray(made.get(name, 0.0)) for name in node.output]
+        return [np.asarray(computed.get(name, 0.0)) for name in node.output]
 
 
 def _of_whole_sizes(
@@ -261,26 +261,26 @@ Compute = Callable[[list[Array | None], type], list[Array]]
 
 def _each(inputs: Sequence[Bounds | None], compute: Compute) -> list[Bounds]:
     """Compute a node's outputs for each array of its inputs' bounds; `compute` also gets the type of the floats."""
-    values = compute([one.value if one else None for one in inputs], np.float64)
-    singles = compute([one.single if one else None for one in inputs], np.float32)
-    if not any(one.open for one in inputs if one):
+    values = compute([bounds.value if bounds else None for bounds in inputs], np.float64)
+    singles = compute([bounds.single if bounds else None for bounds in inputs], np.float32)
+    if not any(bounds.open for bounds in inputs if bounds):
         return [Bounds(value, value, value, single) for value, single in zip(values, singles, strict=True)]
-    lows = compute([one.low if one else None for one in inputs], np.float64)
-    highs = compute([one.high if one else None for one in inputs], np.float64)
+    lows = compute([bounds.low if bounds else None for bounds in inputs], np.float64)
+    highs = compute([bounds.high if bounds else None for bounds in inputs], np.float64)
     return [
         Bounds(value, np.minimum(np.minimum(low, high), value), np.maximum(np.maximum(low, high), value), single)
         for value, low, high, single in zip(values, lows, highs, singles, strict=True)
     ]
 
 
-def _quantized(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Mapping[str, Array]) -> Bounds:
+def _quantized(node: onnx.NodeProto, inputs: Sequence[Bounds | None], tensors: Mapping[str, Array]) -> Bounds:
     x, scale, zero, dtype = _grid(node, inputs)
-    error = _float_error(x, known.get(node.input[0])) / scale
+    error = _float_error(x, tensors.get(node.input[0])) / scale
     with np.errstate(invalid="ignore"):
         error = error + _ROUNDINGS * _UNIT * np.maximum(np.abs(x.low), np.abs(x.high)) / scale
         ends = np.rint(x.value / scale), np.ceil(x.low / scale - 0.5 - error), np.floor(x.high / scale + 0.5 + error)
     value, low, high = (np.clip(end + zero, *dtype.limits).astype(dtype.numpy) for end in ends)
-    mine = known.get(node.output[0])
+    mine = tensors.get(node.output[0])
     if mine is not None and mine.shape == value.shape:
         value = mine
     return Bounds(value, low, high, value) if (low < high).any() else Bounds(value, value, value, value)
@@ -297,11 +297,11 @@ def _dequantization(node: onnx.NodeProto, inputs: Sequence[Bounds | None]) -> Co
 
 def _float_error(x: Bounds, reference: Array | None) -> float:
     """Return the largest error of float32 over a tensor's elements."""
-    own = _furthest(x.value, x.single)
+    furthest = _furthest(x.value, x.single)
     if reference is None or reference.shape != x.value.shape:
-        return own
+        return furthest
     unit = _UNIT * float(np.abs(x.value[np.isfinite(x.value)]).max(initial=0.0))
-    return max(own, min(_furthest(x.value, reference), _PLAUSIBLE * (own + unit)))
+    return max(furthest, min(_furthest(x.value, reference), _PLAUSIBLE * (furthest + unit)))
 
 
 def _furthest(exact: Array, single: Array) -> float:
@@ -337,15 +337,15 @@ _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul",
 class SampleTies:
     """The ties of one sample, computed on demand; the parts of an operator's result share them."""
 
-    def __init__(self, ties: RoundingTies, known: Mapping[str, Array]) -> None:
-        self._ties, self._known = ties, known
-        self._found: dict[str, Bounds | None] = {}
+    def __init__(self, ties: RoundingTies, tensors: Mapping[str, Array]) -> None:
+        self._ties, self._tensors = ties, tensors
+        self._cache: dict[str, Bounds | None] = {}
 
     def accept(self, operand: Operand, expected: Array, actual: Array) -> tuple[Array, int]:
         """Return an operator's result with the expected value for each element that is a tie, and the number of ties.
 
         Args:
-            operand: the operator's output, a tensor of the model; the device's inputs were those in `known`.
+            operand: the operator's output, a tensor of the model; the device's inputs were those in `tensors`.
             expected: the reference's values, in the device's memory layout.
             actual: the device's values.
         """
@@ -354,7 +354,7 @@ class SampleTies:
         bounds = self._bounds(operand.source.tensor)
         if bounds is None or not bounds.open:
             return actual, 0
-        whole = self._known[operand.source.tensor]
+        whole = self._tensors[operand.source.tensor]
         kind = np.float64 if whole.dtype.kind == "f" else whole.dtype
         moves = operand.source.moves
         low, high = (
@@ -370,10 +370,10 @@ class SampleTies:
         return np.where(tied, expected, actual), int(tied.sum())
 
     def _bounds(self, tensor: str) -> Bounds | None:
-        if tensor not in self._found:
+        if tensor not in self._cache:
             try:
-                found = self._ties.bounds(tensor, self._known, self._ties.held & self._known.keys())
-                self._found[tensor] = found if found.value.size == self._known[tensor].size else None
+                bounds = self._ties.bounds(tensor, self._tensors, self._ties.held & self._tensors.keys())
+                self._cache[tensor] = bounds if bounds.value.size == self._tensors[tensor].size else None
             except Unknown:
-                self._found[tensor] = None
-        return self._found[tensor]
+                self._cache[tensor] = None
+        return self._cache[tensor]

@@ -96,13 +96,13 @@ def verify(
         inputs = job.inputs(model.manifest)
         against, expected = reference.computed_by(model.path, inputs, options=model.options)
     prepared = job.build(model)
-    found = run_samples(prepared, inputs, deployment)
+    outputs = run_samples(prepared, inputs, deployment)
 
     def opened() -> Device:
         job.refuse_module("the operators of a module can't be compared")
         return deployment.open(prepared)
 
-    return judge(model, inputs, expected, found, golden=golden, against=against, tolerance=tolerance, opened=opened)
+    return judge(model, inputs, expected, outputs, golden=golden, against=against, tolerance=tolerance, opened=opened)
 
 
 @locks.keep_locks()
@@ -153,9 +153,9 @@ def verify_layers(
         layers = compare_layers(device, model, inputs, tolerance)
     if golden is None:
         return layers
-    found = run_samples(prepared, inputs, deployment)
+    actual = run_samples(prepared, inputs, deployment)
     opened = functools.partial(deployment.open, prepared)
-    outputs = judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, opened=opened)
+    outputs = judge(model, inputs, expected, actual, golden=golden, tolerance=tolerance, opened=opened)
     return replace(layers, outputs=outputs)
 
 
@@ -163,7 +163,7 @@ def judge(
     model: CompiledModel,
     inputs: Sequence[Sample],
     expected: Sequence[Sample],
-    found: Sequence[Sample],
+    actual: Sequence[Sample],
     *,
     opened: Opened,
     golden: Path | None = None,
@@ -178,7 +178,7 @@ def judge(
         model: the model.
         inputs: samples.
         expected: the reference's outputs for each sample.
-        found: the device's outputs, in the same order.
+        actual: the device's outputs, in the same order.
         opened: opens a session with the device, to compare every operator's result on some of the samples.
         golden: the file with the expected outputs; None: they are the reference's.
         against: the reference's name, from `reference.computed_by`; default: that of the model's reference.
@@ -195,16 +195,16 @@ def judge(
     chosen = model.options
     name = golden.name if golden is not None else against or reference.name_of(model.path)
     # outputs with run-time sizes, before they are padded to the same shape
-    check_shapes((tensor for tensor in tensors.outputs if tensor.dims is not None), expected, found, name)
+    check_shapes((tensor for tensor in tensors.outputs if tensor.dims is not None), expected, actual, name)
     expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
-    found = [sampling.masked(tensors.outputs, sample) for sample in found]
+    actual = [sampling.masked(tensors.outputs, sample) for sample in actual]
     allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
     if golden is None and allowed.ties and is_tflite(model.path) and not reference.is_exact(name):
         allowed = replace(allowed, lsb=max(allowed.lsb, 1))
     allowed = of_float16(allowed, tensors)
 
     def compared(within: Tolerance) -> Report:
-        report = compare(tensors.outputs, expected, found, tolerance=within, reference=name)
+        report = compare(tensors.outputs, expected, actual, tolerance=within, reference=name)
         return replace(report, sequence=bool(tensors.states))
 
     steps = allowed.grid_steps or 0
@@ -223,7 +223,7 @@ def judge(
     differing = list(inputs)  # in a sequence, each depends on the one before it
     if not tensors.states and len(inputs) > _FEW:
         strict = replace(allowed, grid_steps=steps)
-        pairs = zip(expected, found, strict=True)
+        pairs = zip(expected, actual, strict=True)
         within = [compare(tensors.outputs, [one], [other], tolerance=strict, reference=name).ok for one, other in pairs]
         differing = [sample for sample, is_fine in zip(inputs, within, strict=True) if not is_fine] or differing
     return _explained(model, exact, opened, allowed, differing) or exact
@@ -236,21 +236,21 @@ def _explained(
     try:
         first = differing if model.manifest.states else differing[:_FEW]
         with opened() as device:
-            found = compare_layers(device, model, first, allowed)
-            if found.explain and len(first) < len(differing):
-                found = compare_layers(device, model, differing, allowed)
+            layers = compare_layers(device, model, first, allowed)
+            if layers.explain and len(first) < len(differing):
+                layers = compare_layers(device, model, differing, allowed)
     # a project of an earlier version, which does not describe its operators' writes; or LiteRT crashes
     except (UsageError, DiedError) as refused:
         log.info("the operators can't be compared: %s", refused.what)
         return None
-    if not found.explain:
+    if not layers.explain:
         return None
-    effect = f"the effect of {cause_of(found.ties)} before it"
+    effect = f"the effect of {cause_of(layers.ties)} before it"
     path, options = model.path, model.options
     if is_tflite(path) and reference.has_hybrid(path, options) and not reference.is_hybrid(path, options):
         effect = "the effect of LiteRT's quantization of activations to 8 bits; each operator alone is right"
     outputs = [output if output.within else replace(output, within=True, allowed=effect) for output in report.outputs]
-    return replace(report, outputs=tuple(outputs), ties=found.ties)
+    return replace(report, outputs=tuple(outputs), ties=layers.ties)
 
 
 def _is_of_the_reference(model: CompiledModel, inputs: Sequence[Sample], expected: Sequence[Sample]) -> bool:
@@ -259,12 +259,12 @@ def _is_of_the_reference(model: CompiledModel, inputs: Sequence[Sample], expecte
     There, and with optimisations, it adds floats in another order; differences of that size are allowed.
     """
     outputs = model.manifest.outputs
-    own = reference.outputs(model.path, inputs, options=model.options)
-    own = [sampling.padded(outputs, sample) for sample in own]
-    if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
+    actual = reference.outputs(model.path, inputs, options=model.options)
+    actual = [sampling.padded(outputs, sample) for sample in actual]
+    if compare(outputs, expected, actual, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
         return True
     steps = _steps_of_the_reference(model, inputs)
-    return compare(outputs, expected, own, tolerance=Tolerance(lsb=steps, grid_steps=steps), reference=ort.NAME).ok
+    return compare(outputs, expected, actual, tolerance=Tolerance(lsb=steps, grid_steps=steps), reference=ort.NAME).ok
 
 
 def _within_own_spread(
@@ -281,8 +281,8 @@ def _within_own_spread(
     steps = _steps_of_the_reference(model, inputs)
     if steps <= 1:
         return report
-    own = reference.name_of(model.path)
-    log.warning("allowing %d LSB: %s's own outputs differ by that with its optimisations", steps, own)
+    name = reference.name_of(model.path)
+    log.warning("allowing %d LSB: %s's own outputs differ by that with its optimisations", steps, name)
     lsb = max(steps, allowed.lsb) if integers else allowed.lsb
     return compared(replace(allowed, grid_steps=steps, lsb=lsb))
 

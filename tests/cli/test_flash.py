@@ -144,7 +144,7 @@ def test_a_tool_that_is_missing_is_reported_before_anything_is_built(
 
 @pytest.mark.slow
 def test_a_tool_that_fails_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    if toolchains.check(toolchains.known()["avr-gcc"]).missing or not Path("/usr/share/arduino/hardware").is_dir():
+    if toolchains.check(toolchains.load_all()["avr-gcc"]).missing or not Path("/usr/share/arduino/hardware").is_dir():
         pytest.skip("the AVR core is not installed")
     model = _sine(tmp_path)
     tools = tmp_path / "tools"

@@ -34,8 +34,8 @@ def at(base: int, **offsets: int) -> dict[str, int]:
 
 
 def test_every_driver_has_a_record_and_a_file() -> None:
-    assert {path.stem.removeprefix("mt_") for path in (CRT / "ports").glob("mt_*.c")} == {*drivers.known()}
-    for name, driver in drivers.known().items():
+    assert {path.stem.removeprefix("mt_") for path in (CRT / "ports").glob("mt_*.c")} == {*drivers.load_all()}
+    for name, driver in drivers.load_all().items():
         text = (CRT / "ports" / f"mt_{name}.c").read_text()
         used = set(re.findall(rf"\bMT_{driver.role.upper()}_(\w+)", text)) - {"HZ", "BAUD"}
         known = {key.upper() for key in {**driver.keys, **driver.optional}}

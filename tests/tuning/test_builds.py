@@ -72,7 +72,7 @@ def test_the_fastest_are_tried_at_other_levels_and_known_afterwards(spaces: list
         assert isinstance(step.schedule, Built)
         assert step.schedule.emit(node, graph, target_of(BOARD)).level == "O3"
     again, world = search(spaces, tmp_path / "t.jsonl", goal)
-    assert (again.measured, again.known, world.flashes) == (0, progress.measured, 0)
+    assert (again.measured, again.reused, world.flashes) == (0, progress.measured, 0)
     assert [row.best for row in again.rows.values()] == [row.best for row in progress.rows.values()]
 
 

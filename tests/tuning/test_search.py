@@ -118,7 +118,7 @@ def test_a_search_that_is_stopped_goes_on_where_it_was(spaces: list[Space], tmp_
         search(spaces, SimulatedBench(World(truth, stop_after=calls), "instructions"), path)
     before = tuning_log.read([path]).measurements if path.exists() else ()
     progress = search(spaces, SimulatedBench(World(truth), "instructions"), path)
-    assert progress.known == len(before)
+    assert progress.reused == len(before)
     assert progress.measured == progress.total - len(before)
     after = tuning_log.read([path]).measurements
     assert len({one.key for one in after}) == len(after) == progress.total
@@ -146,7 +146,7 @@ def test_another_target_is_measured_again(spaces: list[Space], tmp_path: Path) -
     Search(
         again, bench, TrialLimits(1 << 22, None, 1 << 22, MOST), other, setup, path, tuning_log.read([path]), Goal()
     ).run()
-    assert (again.known, again.measured) == (0, again.total)
+    assert (again.reused, again.measured) == (0, again.total)
 
 
 def test_finals_that_are_over_are_not_held_again(spaces: list[Space], tmp_path: Path) -> None:

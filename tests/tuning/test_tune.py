@@ -121,7 +121,7 @@ def test_what_was_measured_is_used_and_never_measured_again(tmp_path: Path) -> N
     assert json.loads(json.dumps(first.as_json())) == first.as_json()
     assert first.whole is not None and first.whole.best.median <= first.whole.default.median
     second = tuned(tmp_path, trials=4)
-    assert (second.progress.known, second.progress.measured) == (9, 4)
+    assert (second.progress.reused, second.progress.measured) == (9, 4)
     read = tuning_log.read([tmp_path / "t.jsonl"])
     assert len({one.key for one in read.measurements}) == len(read.measurements) == 13
     options = Options(tuned=(tmp_path,))
@@ -173,7 +173,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     before = tuning_log.read([path]).measurements
     assert before
     found = tuned(tmp_path, trials=3)
-    assert found.progress.known == len(before)
+    assert found.progress.reused == len(before)
     after = tuning_log.read([path]).measurements
     assert len({one.key for one in after}) == len(after) == len(before) + found.progress.measured
 

@@ -53,7 +53,7 @@ def need(name: str) -> boards.Board:
     board = boards.get(name)
     tools = [board.toolchain, *([board.emulator.program] if board.emulator else [])]
     for tool in tools:
-        if tool in toolchains.known() and toolchains.check(toolchains.known()[tool]).missing:
+        if tool in toolchains.load_all() and toolchains.check(toolchains.load_all()[tool]).missing:
             pytest.skip(f"{tool} is not installed")
     variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT")
     if variant == "gnuarmemb" and "arm" not in board.toolchain and board.cpu != "host":

@@ -149,14 +149,14 @@ class OpenFolder:
 
     def _folder(self, names: list[str], *, create: bool) -> Path:
         """Return the path of a folder below, none of whose parents is a link."""
-        found = self.path
+        path = self.path
         for name in names:
-            found /= name
-            if create and not found.is_symlink():
-                found.mkdir(exist_ok=True)
-            if found.is_symlink() or (found.exists() and not found.is_dir()):
+            path /= name
+            if create and not path.is_symlink():
+                path.mkdir(exist_ok=True)
+            if path.is_symlink() or (path.exists() and not path.is_dir()):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return found
+        return path
 
     @contextmanager
     def naming(self, path: str) -> Iterator[None]:

@@ -53,7 +53,7 @@ def load(folder: Path) -> Record | None:
             raise ValueError
         read = json.loads(path.read_bytes())
         lists = [read["files"], read.get("writing", {}), read.get("left", {})]
-        if read["schema_version"] != _SCHEMA or not all(_is_list(each) for each in lists):
+        if read["schema_version"] != _SCHEMA or not all(_is_list(paths) for paths in lists):
             raise ValueError
         return Record(*lists)
     except (FileNotFoundError, NotADirectoryError):
@@ -67,8 +67,8 @@ def load(folder: Path) -> Record | None:
 
 def interrupted(folder: Path) -> bool:
     """Return whether a folder was left half-written, by a killed process or because the disk was full."""
-    found = load(folder)
-    return found is not None and bool(found.writing)
+    record = load(folder)
+    return record is not None and bool(record.writing)
 
 
 def _is_list(value: object) -> bool:

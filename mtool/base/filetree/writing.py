@@ -50,13 +50,13 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
             the operating system refuses; the folder is as it was, unless the message says that it is half-written.
     """
     with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as opened:
-        known = record.load(folder)
-        _check_own(folder, opened.names(), known, edits)
-        plan = _plan(tree, opened, known or Record(), edits)
+        old_record = record.load(folder)
+        _check_own(folder, opened.names(), old_record, edits)
+        plan = _plan(tree, opened, old_record or Record(), edits)
         _log_left(plan.after, folder)
-        if not plan.write and not plan.remove and plan.after == known:
+        if not plan.write and not plan.remove and plan.after == old_record:
             return False
-        _replace_files(plan, tree, opened, known)
+        _replace_files(plan, tree, opened, old_record)
         return True
 
 
@@ -108,18 +108,18 @@ def log_left(folder: Path) -> None:
     Raises:
         UsageError: the folder's record can't be read.
     """
-    known = record.load(folder)
-    if known is not None:
-        _log_left(known, folder)
+    last_record = record.load(folder)
+    if last_record is not None:
+        _log_left(last_record, folder)
 
 
-def _log_left(known: Record, folder: Path) -> None:
-    for path, why in sorted(known.left.items()):
+def _log_left(last_record: Record, folder: Path) -> None:
+    for path, why in sorted(last_record.left.items()):
         log.warning("%s is left as it is: %s", folder / path, why)
 
 
-def _check_own(folder: Path, names: Iterable[str], known: Record | None, edits: Edits) -> None:
-    if known is None and edits == "stop" and not {*names} <= {FOLDER}:
+def _check_own(folder: Path, names: Iterable[str], old_record: Record | None, edits: Edits) -> None:
+    if old_record is None and edits == "stop" and not {*names} <= {FOLDER}:
         hint = "give an empty or a new folder; or --keep, to keep what is there and write beside it"
         raise UsageError(f"{folder} is not empty and was not made by mtool", details=[f"it has no {_LIST}"], hint=hint)
 
@@ -141,43 +141,43 @@ class _Plan:
     after: Record
 
 
-def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _Plan:
+def _plan(tree: FileTree, opened: OpenFolder, old: Record, edits: Edits) -> _Plan:
     """Compare the folder with what mtool wrote and with what it would write.
 
     Raises:
         UsageError: a user's files are in the way, and `edits` is "stop".
     """
-    made = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
-    found = {path: opened.look(path) for path in {*made, *known.files, *known.writing}}
+    digests = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
+    states = {path: opened.look(path) for path in {*digests, *old.files, *old.writing}}
     theirs = {
-        path: _whose(path, there, known, is_made=path in made)
-        for path, there in sorted(found.items())
-        if not (there.missing or known.wrote(path, there.digest) or there.digest == made.get(path))
+        path: _whose(path, there, old, is_made=path in digests)
+        for path, there in sorted(states.items())
+        if not (there.missing or old.wrote(path, there.digest) or there.digest == digests.get(path))
     }
-    ignores = {path for path in theirs if path in made and _ignores(opened.path / path, tree)}
+    ignores = {path for path in theirs if path in digests and _ignores(opened.path / path, tree)}
     theirs = {path: why for path, why in theirs.items() if path not in ignores}
     if edits == "stop" and theirs:
         what = f"{opened.path} has {_counted(len(theirs))} that mtool did not write or that you edited"
         hint = "--keep leaves these files as they are, --force overwrites or removes them"
-        if IGNORED in theirs and IGNORED in made:
+        if IGNORED in theirs and IGNORED in digests:
             hint = f"add these lines to {IGNORED}: {', '.join(tree.text(IGNORED).split())}; {hint}"
         raise UsageError(what, details=[f"{path}   {why}" for path, why in theirs.items()], hint=hint)
-    blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
+    blocked = [path for path in theirs if states[path].other and (states[path].other != _LINK or path not in digests)]
     if edits == "force" and blocked:
         what = f"{opened.path} has {_counted(len(blocked))} that can't be overwritten"
         details = [f"{path}   {theirs[path]}" for path in blocked]
         raise UsageError(what, details=details, hint="move these files away")
-    left = ignores | ({*theirs} if edits == "keep" else set())
-    write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
-    gone = [path for path in sorted(found) if path not in made and path not in left]
-    edited = {path: known.files[path] for path in left if path in made and path in known.files}
-    after = {path: digest for path, digest in made.items() if path not in left} | edited
-    there = {path: found[path].digest for path in found if found[path].digest and path not in left}
+    skipped = ignores | ({*theirs} if edits == "keep" else set())
+    write = [path for path in sorted(digests) if path not in skipped and states[path].digest != digests[path]]
+    gone = [path for path in sorted(states) if path not in digests and path not in skipped]
+    edited = {path: old.files[path] for path in skipped if path in digests and path in old.files}
+    after = {path: digest for path, digest in digests.items() if path not in skipped} | edited
+    there = {path: states[path].digest for path in states if states[path].digest and path not in skipped}
     return _Plan(
         write=write,
-        remove=[path for path in gone if not found[path].missing],
-        until=Record({**after, **there, **edited}, {path: made[path] for path in write}),
-        after=Record(after, left={path: theirs[path] for path in left - ignores}),
+        remove=[path for path in gone if not states[path].missing],
+        until=Record({**after, **there, **edited}, {path: digests[path] for path in write}),
+        after=Record(after, left={path: theirs[path] for path in skipped - ignores}),
     )
 
 
@@ -188,10 +188,10 @@ def _ignores(path: Path, tree: FileTree) -> bool:
     return {*tree.text(IGNORED).split()} <= {*path.read_text(errors="replace").split()}
 
 
-def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
-    if there.other:
-        return f"it is {there.other}"
-    if path not in known.files:
+def _whose(path: str, file: Found, old: Record, *, is_made: bool) -> str:
+    if file.other:
+        return f"it is {file.other}"
+    if path not in old.files:
         return "mtool did not write it"
     return "edited" + ("" if is_made else "; mtool no longer writes it")
 
@@ -200,12 +200,12 @@ def _counted(number: int) -> str:
     return "a file" if number == 1 else plural.count(number, "file")
 
 
-def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Record | None) -> None:
+def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, old_record: Record | None) -> None:
     """Write everything to new files, then move them to their paths: the deepest first, `mtool.json` among the last."""
     order = sorted(plan.write, key=lambda path: (-path.count("/"), path))
     try:
         _remove_new_files(opened)
-        if known is None:
+        if old_record is None:
             _save(opened, Record())  # from here on the folder is mtool's, whatever happens
         for number, path in enumerate(order):
             with opened.naming(path):  # an error names the file's own path, not the temporary one
@@ -214,7 +214,7 @@ def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Recor
     except BaseException:
         with contextlib.suppress(OSError):
             _remove_new_files(opened)
-            if known is None:
+            if old_record is None:
                 opened.remove(_LIST)
         raise
     try:

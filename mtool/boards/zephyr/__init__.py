@@ -22,8 +22,8 @@ _HALS: Mapping[str, str] = {"st": "hal_stm32", "raspberrypi": "hal_rpi_pico", "g
 def find(folder: Path | None = None) -> Path | None:
     """Return the Zephyr tree: ZEPHYR_BASE, else the one in the west workspace around `folder`; or None."""
     named = os.environ.get("ZEPHYR_BASE", "")
-    found = Path(named) if named else _of_workspace((folder or Path.cwd()).resolve())
-    return found if found is not None and (found / "VERSION").is_file() else None
+    tree = Path(named) if named else _of_workspace((folder or Path.cwd()).resolve())
+    return tree if tree is not None and (tree / "VERSION").is_file() else None
 
 
 def base(folder: Path | None = None) -> Path:
@@ -32,14 +32,14 @@ def base(folder: Path | None = None) -> Path:
     Raises:
         BuildError: there is none, or the folder is not a Zephyr tree.
     """
-    found = find(folder)
-    if found is None:
+    tree = find(folder)
+    if tree is None:
         named = os.environ.get("ZEPHYR_BASE", "")
         where = f"ZEPHYR_BASE is {named}, which has no VERSION file" if named else ""
         details = [where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} is not in a west workspace"]
         hint = "set ZEPHYR_BASE to the zephyr folder of your west workspace; create one with: west init && west update"
         raise BuildError("Zephyr tree not found", details=details, hint=hint)
-    return found
+    return tree
 
 
 def workspace(tree: Path, folder: Path | None = None) -> Path | None:
@@ -48,8 +48,8 @@ def workspace(tree: Path, folder: Path | None = None) -> Path | None:
     Outside of a workspace, west does not have Zephyr's commands.
     """
     starts = ((folder or Path.cwd()).resolve(), tree.resolve())
-    above = (each for start in starts for each in (start, *start.parents))
-    return next((each for each in above if (each / ".west").is_dir()), None)
+    above = (folder for start in starts for folder in (start, *start.parents))
+    return next((folder for folder in above if (folder / ".west").is_dir()), None)
 
 
 def version(tree: Path) -> str:
@@ -90,9 +90,9 @@ def full_name(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
 def architecture(folder: Path, name: str) -> str:
     """Return a board's architecture ("arm", "riscv", "posix") according to its files; "": they do not say."""
     files = [_load(file) for file in sorted(folder.glob("*.yaml"))]
-    by_identifier = {str(each.get("identifier", "")): str(each.get("arch", "")) for each in files}
-    near = [each for each in by_identifier if each.startswith(re.split("[/@]", name)[0])]
-    return by_identifier.get(name) or next((by_identifier[each] for each in [*near, *by_identifier]), "")
+    by_identifier = {str(file.get("identifier", "")): str(file.get("arch", "")) for file in files}
+    near = [identifier for identifier in by_identifier if identifier.startswith(re.split("[/@]", name)[0])]
+    return by_identifier.get(name) or next((by_identifier[identifier] for identifier in [*near, *by_identifier]), "")
 
 
 def hal_of(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
@@ -195,13 +195,13 @@ def roots() -> dict[str, list[Path]]:
     Zephyr separates them by semicolons. A relative path is relative to the working folder.
     """
     config = configuration.load()
-    found: dict[str, list[Path]] = {}
+    result: dict[str, list[Path]] = {}
     for name in ROOTS:
-        named = [Path(each) for each in os.environ.get(name, "").split(";") if each]
+        named = [Path(path) for path in os.environ.get(name, "").split(";") if path]
         paths = [path.absolute() for path in (*named, *getattr(config, name.lower(), ()))]
         if paths:
-            found[name] = list(dict.fromkeys(paths))
-    return found
+            result[name] = list(dict.fromkeys(paths))
+    return result
 
 
 def variant_of(compiler: str) -> dict[str, str]:
@@ -214,8 +214,8 @@ def variant_of(compiler: str) -> dict[str, str]:
         return {}
     path = Path(proc.find(compiler, hint="run mtool doctor to see how to install it"))
     variant, name, value = VARIANTS[compiler]
-    given = {name: value.format(prefix=str(path).removesuffix("gcc"), folder=path.resolve().parents[1])} if name else {}
-    return {"ZEPHYR_TOOLCHAIN_VARIANT": variant, **given}
+    place = value.format(prefix=str(path).removesuffix("gcc"), folder=path.resolve().parents[1])
+    return {"ZEPHYR_TOOLCHAIN_VARIANT": variant} | ({name: place} if name else {})
 
 
 def has_sdk() -> bool:

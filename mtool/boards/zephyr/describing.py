@@ -57,15 +57,15 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
     variables = [f"{key}={env.get(key, '')}" for key in _VARIABLES]
     key = [__version__, str(_FORMAT), str(tree), zephyr.version(tree), name, *variables, str(sorted(roots.items()))]
     place = _place(key)
-    known = _remembered(place)
-    if known is not None:
-        return known
-    found = configure(tree, name, env=env, roots=roots, compiler=compiler)
+    remembered = _remembered(place)
+    if remembered is not None:
+        return remembered
+    config = configure(tree, name, env=env, roots=roots, compiler=compiler)
     description = zephyr.full_name(tree, name, board_roots)
     source = f"Zephyr {zephyr.version(tree)}, a configure run for {name}"
-    entry = entry_of(found, name, description=description, source=source, compiler=compiler)
+    entry = entry_of(config, name, description=description, source=source, compiler=compiler)
     of_boards = [*of_board.glob("*")]
-    _remember(place, entry, sorted({*found.files, *(file for file in of_boards if file.is_file())}))
+    _remember(place, entry, sorted({*config.files, *(file for file in of_boards if file.is_file())}))
     return entry
 
 
@@ -183,8 +183,8 @@ def configure(
         done = proc.run(argv, what="Zephyr's configure run", timeout_s=_TIMEOUT_S, env=env, cwd=source, check=False)
         if done.returncode != 0:
             last = ["$ " + shlex.join(done.argv), *done.output.splitlines()[-proc.LAST_LINES :]]
-            known = explain(done.output, tree, board, zephyr.modules_in(build), compiler)
-            raise known or BuildError(f"can't configure Zephyr for {board}", details=last)
+            error = explain(done.output, tree, board, zephyr.modules_in(build), compiler)
+            raise error or BuildError(f"can't configure Zephyr for {board}", details=last)
         return _configured(build, inside=Path(top))
 
 
@@ -203,7 +203,7 @@ def _configured(build: Path, inside: Path) -> Configured:
     depended = (of_zephyr / "zephyr.dts.d").read_text().replace("\\\n", " ").split()[1:]
     sources = of_zephyr / "kconfig" / "sources.txt"
     listed = [*depended, *(sources.read_text().split() if sources.is_file() else ())]
-    files = sorted({Path(each) for each in listed if not Path(each).is_relative_to(inside)})
+    files = sorted({Path(path) for path in listed if not Path(path).is_relative_to(inside)})
     return Configured(
         dict(kconfig),
         dict(devicetree),
@@ -225,76 +225,76 @@ _ALONE = ("-no-reboot", "-no-acpi")
 _COUNTED = ("-icount", "shift=0,sleep=off", "-nic", "none", "-display", "none", "-monitor", "none", "-kernel", "{elf}")
 
 
-def entry_of(found: Configured, name: str, *, description: str, source: str, compiler: str) -> dict[str, Any]:
+def entry_of(config: Configured, name: str, *, description: str, source: str, compiler: str) -> dict[str, Any]:
     """Return a board's entry, without its name in mtool; `name` is Zephyr's."""
-    cpu = _cpu(found)
-    emulator = _emulator(found, cpu)
+    cpu = _cpu(config)
+    emulator = _emulator(config, cpu)
     entry: dict[str, Any] = {
-        "description": f"{description}, {found.kconfig.get('BOARD_TARGET', name)}",
+        "description": f"{description}, {config.kconfig.get('BOARD_TARGET', name)}",
         "source": source,
         "cpu": cpu,
-        "features": _features(found, cpu),
-        "clock_hz": _clock_hz(found),
-        "memories": {} if cpu == "host" else _memories(found),
+        "features": _features(config, cpu),
+        "clock_hz": _clock_hz(config),
+        "memories": {} if cpu == "host" else _memories(config),
         "toolchain": compiler,
-        "cflags": list(found.flags),
+        "cflags": list(config.flags),
         "templates": {"zephyr": name},
-        "flash": {} if emulator else _flash(found.runners),
+        "flash": {} if emulator else _flash(config.runners),
     }
     if emulator:
         entry["emulator"] = emulator
-        ticks = found.number("SYS_CLOCK_HW_CYCLES_PER_SEC") or 1
+        ticks = config.number("SYS_CLOCK_HW_CYCLES_PER_SEC") or 1
         entry["timer"] = {"kind": "system_clock", "hz": ticks, "unit": "ns" if cpu == "host" else "instructions"}
     return {key: value for key, value in entry.items() if value not in ({}, [], 0)}
 
 
-def _cpu(found: Configured) -> str:
+def _cpu(config: Configured) -> str:
     """Return GCC's name of the core, or of the instruction set; otherwise the architecture's."""
-    architecture = found.kconfig.get("ARCH", "")
+    architecture = config.kconfig.get("ARCH", "")
     if architecture == "posix":
         return "host"
-    named = next((flag.partition("=")[2] for flag in found.flags if flag.startswith(("-mcpu=", "-march=rv"))), "")
+    named = next((flag.partition("=")[2] for flag in config.flags if flag.startswith(("-mcpu=", "-march=rv"))), "")
     if named:
         return re.split("[+_]", named)[0]
-    cores = [re.fullmatch(r"CPU_(CORTEX_[AMR]\d+\w*)", symbol) for symbol in found.kconfig if found.has(symbol)]
+    cores = [re.fullmatch(r"CPU_(CORTEX_[AMR]\d+\w*)", symbol) for symbol in config.kconfig if config.has(symbol)]
     core = next((match[1] for match in cores if match and "_HAS_" not in match[1]), "")
     if core:
         return core.lower().replace("_", "-")
     if architecture == "riscv":
-        base = "rv64" if found.has("64BIT") else "rv32"
-        least = "e" if found.has("RISCV_ISA_RV32E") else "i"
-        return base + least + "".join(one for one in _EXTENSIONS if found.has(f"RISCV_ISA_EXT_{one.upper()}"))
+        base = "rv64" if config.has("64BIT") else "rv32"
+        least = "e" if config.has("RISCV_ISA_RV32E") else "i"
+        return base + least + "".join(letter for letter in _EXTENSIONS if config.has(f"RISCV_ISA_EXT_{letter.upper()}"))
     return "i686" if architecture == "x86" else architecture
 
 
-def _features(found: Configured, cpu: str) -> list[str]:
+def _features(config: Configured, cpu: str) -> list[str]:
     """Return the core's features that compiled code may use, as Zephyr's own build enables them."""
-    if found.kconfig.get("ARCH") == "riscv":
-        return ["fpu"] if found.has("FPU") and re.search("[fg]", cpu.removeprefix("rv")) else []
-    has_fpu = cpu == "host" or (found.has("CPU_HAS_FPU") and found.has("FPU"))
-    has_dsp = cpu in ("cortex-m4", "cortex-m7") or cpu.startswith("cortex-r") or found.has("ARMV8_M_DSP")
-    has_mve = found.has("ARMV8_1_M_MVEI") and found.has("ARMV8_1_M_MVEF")
+    if config.kconfig.get("ARCH") == "riscv":
+        return ["fpu"] if config.has("FPU") and re.search("[fg]", cpu.removeprefix("rv")) else []
+    has_fpu = cpu == "host" or (config.has("CPU_HAS_FPU") and config.has("FPU"))
+    has_dsp = cpu in ("cortex-m4", "cortex-m7") or cpu.startswith("cortex-r") or config.has("ARMV8_M_DSP")
+    has_mve = config.has("ARMV8_1_M_MVEI") and config.has("ARMV8_1_M_MVEF")
     return [name for name, there in (("fpu", has_fpu), ("dsp", has_dsp), ("mve", has_mve)) if there]
 
 
-def _clock_hz(found: Configured) -> int:
+def _clock_hz(config: Configured) -> int:
     """Return the core's clock: the devicetree's, or that of the timer that runs at the same rate; 0: unknown."""
-    given = found.devicetree.get("DT_PROP|/cpus/cpu@0|clock-frequency", "")
-    if given.isdigit():
-        return int(given)
-    return found.number("SYS_CLOCK_HW_CYCLES_PER_SEC") if found.has("CORTEX_M_SYSTICK") else 0
+    clock = config.devicetree.get("DT_PROP|/cpus/cpu@0|clock-frequency", "")
+    if clock.isdigit():
+        return int(clock)
+    return config.number("SYS_CLOCK_HW_CYCLES_PER_SEC") if config.has("CORTEX_M_SYSTICK") else 0
 
 
-def _memories(found: Configured) -> dict[str, Any]:
+def _memories(config: Configured) -> dict[str, Any]:
     """Return the memories that Zephyr's linker script uses: the chosen zephyr,flash and zephyr,sram."""
-    ram = {"base": found.number("SRAM_BASE_ADDRESS"), "size": found.number("SRAM_SIZE") * _KIB}
-    offset = found.number("FLASH_LOAD_OFFSET")
-    size = found.number("FLASH_LOAD_SIZE") or found.number("FLASH_SIZE") * _KIB - offset
-    flash = {"base": found.number("FLASH_BASE_ADDRESS") + offset, "size": size}
+    ram = {"base": config.number("SRAM_BASE_ADDRESS"), "size": config.number("SRAM_SIZE") * _KIB}
+    offset = config.number("FLASH_LOAD_OFFSET")
+    size = config.number("FLASH_LOAD_SIZE") or config.number("FLASH_SIZE") * _KIB - offset
+    flash = {"base": config.number("FLASH_BASE_ADDRESS") + offset, "size": size}
     if not ram["size"]:
         return {}
     overlap = flash["base"] < ram["base"] + ram["size"] and ram["base"] < flash["base"] + size
-    if not found.has("XIP") or size <= 0 or overlap:
+    if not config.has("XIP") or size <= 0 or overlap:
         return {"sram": {**ram, "holds": ["code", "weights", "arena", "data", "stack"]}}
     return {
         "flash": {**flash, "holds": ["code", "weights"]},
@@ -307,26 +307,26 @@ def _flash(runners: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     first = runners.get("flash-runner")
     if not first:
         return {}
-    arguments = {name: " ".join(map(str, each or ())) for name, each in (runners.get("args") or {}).items()}
-    found = {"west": {"runner": str(first)}}
+    arguments = {name: " ".join(map(str, args or ())) for name, args in (runners.get("args") or {}).items()}
+    result = {"west": {"runner": str(first)}}
     for name, setting, option in (("jlink", "device", "device"), ("pyocd", "target", "target")):
-        given = re.search(rf"--{option}[= ](\S+)", arguments.get(name, ""))
-        if given:
-            found[name] = {setting: given[1]}
+        match = re.search(rf"--{option}[= ](\S+)", arguments.get(name, ""))
+        if match:
+            result[name] = {setting: match[1]}
     if "stm32cubeprogrammer" in arguments and "--extload" not in arguments["stm32cubeprogrammer"]:
-        found["stm32cubeprogrammer"] = {}
-    return found
+        result["stm32cubeprogrammer"] = {}
+    return result
 
 
-def _emulator(found: Configured, cpu: str) -> dict[str, Any] | None:
+def _emulator(config: Configured, cpu: str) -> dict[str, Any] | None:
     """Return the emulator: Zephyr's QEMU machine, set to count instructions, or the program itself."""
     if cpu == "host":
         return {"program": "{elf}", "arguments": [], "announces": "connected to pseudotty: "}
-    if not found.emulator:
+    if not config.emulator:
         return None
-    program, *given = found.emulator
+    program, *arguments = config.emulator
     machine: list[str] = []
-    words = iter(given)
+    words = iter(arguments)
     for word in words:
         if word in _OF_MACHINE:
             machine += [word, next(words, "")]

@@ -70,62 +70,62 @@ def _causes(
 ) -> Iterator[MtoolError | None]:
     """Yield the possible causes, the most certain first."""
     gcc, roots = compiler or "the compiler", zephyr.roots().get("BOARD_ROOT", [])
-    if found := _NO_WORKSPACE.search(output):
+    if match := _NO_WORKSPACE.search(output):
         yield BuildError(
             f"the Zephyr tree {tree} is not in a west workspace, which west build requires",
-            details=[found[0]],
+            details=[match[0]],
             hint=f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update",
         )
-    if found := _PROJECTS.search(output):  # of the template's own CMakeLists.txt
-        yield BuildError(" ".join(found[1].split()))
-    if found := _NO_PACKAGE.search(output):
+    if match := _PROJECTS.search(output):  # of the template's own CMakeLists.txt
+        yield BuildError(" ".join(match[1].split()))
+    if match := _NO_PACKAGE.search(output):
         yield BuildError(
-            f"Zephyr's scripts need the Python package {found[1]}",
-            details=[found[0]],
+            f"Zephyr's scripts need the Python package {match[1]}",
+            details=[match[0]],
             hint=f"in the environment where they run: {distribution.install('zephyr')}",
         )
     yield _no_board(output, board, tree, roots)
-    if found := _NO_TOOLCHAIN.search(output):
+    if match := _NO_TOOLCHAIN.search(output):
         variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
         other = f"install {compiler}" if compiler else ""
         ways = [f"unset ZEPHYR_TOOLCHAIN_VARIANT, which is {variant}" if variant else other, f"install {_SDK}"]
-        details = [" ".join(found[0].split())]
+        details = [" ".join(match[0].split())]
         yield BuildError(f"no compiler for {board}", details=details, hint="; or ".join(filter(None, ways)))
-    if found := _BLOBS.search(output):
+    if match := _BLOBS.search(output):
         yield BuildError(
-            f"{board} needs binary blobs of {found[1]}, which are missing",
-            hint=f"in the west workspace: west blobs fetch {found[1]}",
+            f"{board} needs binary blobs of {match[1]}, which are missing",
+            hint=f"in the west workspace: west blobs fetch {match[1]}",
         )
     yield _no_module(output, tree, board, modules, roots)
-    if found := _NO_LIBC.search(output):
+    if match := _NO_LIBC.search(output):
         yield BuildError(
             f"{gcc} has no C library that Zephyr can use; picolibc is missing",
-            details=[_line_of(output, found)],
+            details=[_line_of(output, match)],
             hint=f"sudo apt-get install picolibc-{compiler.removesuffix('-gcc') or 'arm-none-eabi'}; or install {_SDK}",
         )
-    if found := _NO_32_BITS.search(output):
+    if match := _NO_32_BITS.search(output):
         yield BuildError(
             f"{board} needs 32-bit libraries, which this computer's compiler does not have",
-            details=[_line_of(output, found)],
+            details=[_line_of(output, match)],
             hint="sudo apt-get install gcc-multilib; or use the 64-bit board: --board native_sim",
         )
-    if found := _WRONG_ARCH.search(output):
+    if match := _WRONG_ARCH.search(output):
         instead = f": mtool then uses {compiler}" if compiler else ""
         yield BuildError(
             f"the toolchain that Zephyr uses can't compile for {board}",
-            details=[_line_of(output, found)],
+            details=[_line_of(output, match)],
             hint=f"unset ZEPHYR_TOOLCHAIN_VARIANT{instead}; or install {_SDK}",
         )
-    if found := _NO_LIBRARIES.search(output):
+    if match := _NO_LIBRARIES.search(output):
         yield BuildError(
             f"{gcc} has no libraries for {board}'s core",
-            details=[found[0]],
+            details=[match[0]],
             hint="install Zephyr's SDK, which has them: west sdk install",
         )
-    if found := _OUTDATED.search(output):
+    if match := _OUTDATED.search(output):
         yield BuildError(
             f"the workspace's modules do not match the Zephyr tree (found in a build for {board})",
-            details=[" ".join(found[0].split()), f"the tree is Zephyr {zephyr.version(tree)}"],
+            details=[" ".join(match[0].split()), f"the tree is Zephyr {zephyr.version(tree)}"],
             hint="update the modules to the tree's versions: west update",
         )
 
@@ -157,12 +157,12 @@ def _no_module(
     named = _MODULE_OF_KCONFIG.search(output)
     variable = _MODULE_VARIABLE.search(output)
     if missing and _CMSIS.search(missing[1]):
-        wanted = ["cmsis", "cmsis_6"]
+        modules_needed = ["cmsis", "cmsis_6"]
     elif named or variable or missing:
-        wanted = [named[1] if named else zephyr.hal_of(tree, board, roots)]
+        modules_needed = [named[1] if named else zephyr.hal_of(tree, board, roots)]
     else:
         return None
-    lacking = [module for module in wanted if module and modules is not None and module not in modules]
+    lacking = [module for module in modules_needed if module and modules is not None and module not in modules]
     if not lacking:
         return None
     evidence = missing or named or variable
@@ -172,5 +172,5 @@ def _no_module(
     return BuildError(what, details=details, hint=f"in the west workspace: west update {' '.join(lacking)}")
 
 
-def _line_of(output: str, found: re.Match[str]) -> str:
-    return (output[: found.start()].rpartition("\n")[2] + output[found.start() :].partition("\n")[0]).strip()
+def _line_of(output: str, match: re.Match[str]) -> str:
+    return (output[: match.start()].rpartition("\n")[2] + output[match.start() :].partition("\n")[0]).strip()

@@ -50,8 +50,8 @@ def _by_arduino_cli(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> N
     if manifest.in_project.program and "standalone" in kinds:
         # The products of a user's own sketch get the standalone firmware's names.
         elf, sketch = folder / manifest.in_project.firmware["standalone"], Path(manifest.in_project.program).name
-        for made in elf.parent.glob(f"{sketch}.ino.*"):
-            files.write(elf.with_name(elf.name.partition(".")[0] + made.name.removeprefix(sketch)), made.read_bytes())
+        for file in elf.parent.glob(f"{sketch}.ino.*"):
+            files.write(elf.with_name(elf.name.partition(".")[0] + file.name.removeprefix(sketch)), file.read_bytes())
 
 
 def _arduino_cli_commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -76,9 +76,9 @@ def _by_platformio(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> No
         cmake.run([*_PIO, kind], manifest, cwd=folder, timeout_s=_TIMEOUT_S, not_ready=(_NO_PACKAGE, lacking))
         elf = folder / manifest.in_project.firmware[kind]
         for suffix in (".elf", ".hex", ".bin", ".uf2"):
-            made = elf.with_name(f"firmware{suffix}")
-            if made.is_file():
-                files.write(elf.with_suffix(suffix), made.read_bytes())
+            file = elf.with_name(f"firmware{suffix}")
+            if file.is_file():
+                files.write(elf.with_suffix(suffix), file.read_bytes())
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,33 +130,33 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         manifest.firmware_of(folder, project, kind)  # refuses a kind that the template does not have
     builder = BUILDERS[project.builder]
     compiler, firmware = _firmware(folder, read, kinds)
-    stale = [one for one in firmware if not one.is_current()]
-    by_user = [one for one in firmware if project.program and one.kind == _STANDALONE and one not in stale]
+    stale = [image for image in firmware if not image.is_current()]
+    by_user = [image for image in firmware if project.program and image.kind == _STANDALONE and image not in stale]
     stale += by_user  # its sources may be anywhere: only the builder knows whether it is stale
     restored: list[_Firmware] = []
     if stale:
         _take_build_folder(folder / BUILD_FOLDER, project)
         for name in builder.needs:
             toolchains.require(name)
-        for one in stale:
-            one.stamp.unlink(missing_ok=True)
-            one.path.unlink(missing_ok=True)  # ninja would keep a file that something else wrote there
-        restored = [one for one in stale if one.restore()]
-        stale = [one for one in stale if one not in restored]
+        for image in stale:
+            image.stamp.unlink(missing_ok=True)
+            image.path.unlink(missing_ok=True)  # ninja would keep a file that something else wrote there
+        restored = [image for image in stale if image.restore()]
+        stale = [image for image in stale if image not in restored]
         if stale:
-            _run(builder, folder, read, [one.kind for one in stale])
-        for one in stale:
-            one.keep()
+            _run(builder, folder, read, [image.kind for image in stale])
+        for image in stale:
+            image.keep()
     if stale or restored or not (folder / BUILD_FOLDER / manifest.FILE_NAME).is_file():
-        _describe(read, folder, {one.kind: one.path for one in firmware})
+        _describe(read, folder, {image.kind: image.path for image in firmware})
     built = Built(
         manifest=read,
         folder=folder,
-        firmware={one.kind: one.path for one in firmware},
+        firmware={image.kind: image.path for image in firmware},
         toolchain=f"{compiler.toolchain.name} {compiler.version}",
         seconds=time.monotonic() - start,
-        rebuilt=tuple(one.kind for one in stale),
-        restored=tuple(one.kind for one in restored),
+        rebuilt=tuple(image.kind for image in stale),
+        restored=tuple(image.kind for image in restored),
     )
     log.info("build: %.2f s, %s", built.seconds, built.how)
     return built
@@ -167,7 +167,7 @@ def _describe(read: Manifest, folder: Path, firmware: Mapping[str, Path]) -> Non
     elf = firmware.get(_STANDALONE, next(iter(firmware.values())))
     models = read.models
     with contextlib.suppress(BuildError):  # it is not an ELF file
-        models = tuple(stack.described(elf, one) for one in models)
+        models = tuple(stack.described(elf, model) for model in models)
     files.write(folder / BUILD_FOLDER / manifest.FILE_NAME, manifest.to_json(models, read.project))
 
 
@@ -202,7 +202,7 @@ def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
     if read.project is not None and read.project.is_own:
         return True
     _, firmware = _firmware(folder, read, kinds)
-    return all(one.is_current() for one in firmware)
+    return all(image.is_current() for image in firmware)
 
 
 def _check_folder(path: Path) -> None:
@@ -218,13 +218,13 @@ def _take_build_folder(path: Path, project: Project) -> None:
         UsageError: the folder exists, and neither mtool nor the project's framework created it.
     """
     products = {Path(firmware).parts[1] for firmware in project.firmware.values()}
-    found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    by_framework = "CMakeCache.txt" in found or products & found
-    if found and _MARK not in found and not by_framework:
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    by_framework = "CMakeCache.txt" in names or products & names
+    if names and _MARK not in names and not by_framework:
         what = f"{path} was not made by mtool"
-        details = [f"it contains: {', '.join(sorted(found)[:5])}"]
+        details = [f"it contains: {', '.join(sorted(names)[:5])}"]
         raise UsageError(what, details=details, hint="move it away; build files go there")
-    if _MARK not in found:
+    if _MARK not in names:
         files.write(path / _MARK, b"Made by mtool: what a build makes is here, and may be removed.\n")
     if (path.parent / link_key.FILE_NAME).is_file():  # the firmware has the key
         path.chmod(0o700)
@@ -245,7 +245,7 @@ def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:
     if any(not (folder / path).is_file() or (folder / path).read_bytes() != tree[path] for path in tree):
         return None
     _, firmware = _firmware(folder, read, [*project.firmware])
-    return [one.path for one in firmware] if all(one.is_current() for one in firmware) else None
+    return [image.path for image in firmware] if all(image.is_current() for image in firmware) else None
 
 
 def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
@@ -307,11 +307,11 @@ class _Firmware:
 
     def restore(self) -> bool:
         """Restore the firmware from the cache; return whether it was there."""
-        found = self.cache.get(self._cache_key()) if self.cache else None
-        if not found or set(found) != {self.kind}:
+        entry = self.cache.get(self._cache_key()) if self.cache else None
+        if not entry or set(entry) != {self.kind}:
             return False
-        files.write(self.path, found[self.kind].data)
-        if found[self.kind].runs:
+        files.write(self.path, entry[self.kind].data)
+        if entry[self.kind].runs:
             status = self.path.stat().st_mode
             self.path.chmod(status | (status & 0o444) >> 2)  # executable for everyone who may read it
         files.write(self.stamp, self._proof())
@@ -335,7 +335,7 @@ _MOST_NODES = 5
 
 def _with_operators(failed: BuildError, read: Manifest, folder: Path) -> BuildError:
     """Return a compiler's error, with the backend if the C is a backend's."""
-    of = {f"{read.model}_{one.name}": one for one in read.operators if one.backend}
+    of = {f"{read.model}_{operator.name}": operator for operator in read.operators if operator.backend}
     if not of:
         return failed
     lines = dict.fromkeys(_owners("\n".join(failed.details), of, read, folder))
@@ -343,7 +343,7 @@ def _with_operators(failed: BuildError, read: Manifest, folder: Path) -> BuildEr
 
 
 def _owners(text: str, of: dict[str, Operator], read: Manifest, folder: Path) -> Iterator[str]:
-    backends = dict.fromkeys(one.backend for one in of.values())
+    backends = dict.fromkeys(operator.backend for operator in of.values())
     for name, number in _ERROR.findall(text):
         path = folder / name
         if path.name == f"{read.model}.c":
@@ -363,4 +363,4 @@ def _function_at(path: Path, number: int) -> str:
         before: Sequence[str] = path.read_text("utf-8").splitlines()[:number]
     except (OSError, UnicodeDecodeError):
         return ""
-    return next((found[1] for line in reversed(before) if (found := _FUNCTION.match(line))), "")
+    return next((match[1] for line in reversed(before) if (match := _FUNCTION.match(line))), "")

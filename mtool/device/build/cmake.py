@@ -47,9 +47,9 @@ def check_path(folder: Path) -> None:
         UsageError: the path has such characters.
     """
     path = str(folder.resolve())
-    found = [character for character in _SYNTAX if character in path]
-    if found:
-        details = [f"the path {path} contains {', '.join(map(repr, found))}, which CMake reads as syntax"]
+    characters = [character for character in _SYNTAX if character in path]
+    if characters:
+        details = [f"the path {path} contains {', '.join(map(repr, characters))}, which CMake reads as syntax"]
         raise UsageError(f"CMake can't build in {folder}", details=details, hint="build elsewhere: --output-dir DIR")
 
 

@@ -51,27 +51,27 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     """
     board = manifest.in_project.board
     beside, constants = bytes_in_memories(manifest.models), constants_in_memories(manifest.models)
-    known = {
+    by_role = {
         "weights": size.flash_const_bytes - sum(constants.values()),
         "arena": size.arena_bytes - sum(beside.values()),
         "stack": size.stack_bytes,
     }
     unreserved = 0 if size.stack_bytes or size.has_threads else int(manifest.in_project.options.get("stack_bytes", 0))
-    total_in_ram = sum(one.constant_bytes_in_ram for one in manifest.models)
+    total_in_ram = sum(model.constant_bytes_in_ram for model in manifest.models)
     needs = []
     for name, memory in board.memories.items():
-        roles = [role for role in known if board.region_for(role) == name and known[role]]
-        buffers = sum(one.device_buffers.get(name, 0) for one in manifest.models)
+        roles = [role for role in by_role if board.region_for(role) == name and by_role[role]]
+        buffers = sum(model.device_buffers.get(name, 0) for model in manifest.models)
         pools = beside.get(name, 0)
-        own = constants.get(name, 0)
+        pooled = constants.get(name, 0)
         in_ram = total_in_ram if board.region_for("data") == name else 0
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - buffers - pools - own - in_ram
-        rows = [*((role, known[role]) for role in roles), ("backends' buffers", buffers), ("pools", pools)]
-        rows += [("constants", own), ("weights in RAM", in_ram)]
+        rest = size.memories.get(name, 0) - sum(by_role[role] for role in roles) - buffers - pools - pooled - in_ram
+        rows = [*((role, by_role[role]) for role in roles), ("backends' buffers", buffers), ("pools", pools)]
+        rows += [("constants", pooled), ("weights in RAM", in_ram)]
         is_code = name in (board.region_for("code"), board.region_for("hot_code"))
         rows += [("code" if is_code else "data", max(rest, 0))]
         rows += [("stack", unreserved if board.region_for("stack") == name else 0)]
-        parts = [Part(what, count) for what, count in rows if count]
+        parts = [Part(label, count) for label, count in rows if count]
         if parts or memory.is_always_used:
             needs.append(Need(name, memory.size, tuple(parts)))
     return tuple(needs)
@@ -91,7 +91,7 @@ def check(size: Size, manifest: Manifest) -> None:
 def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
     """Return the error for a board whose memories are too small."""
     do = "do" if len(manifest.models) > 1 else "does"
-    what = f"{', '.join(one.model_file for one in manifest.models)} {do} not fit {board.name}"
+    what = f"{', '.join(model.model_file for model in manifest.models)} {do} not fit {board.name}"
     hint = advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes})
     return FitError(what, details=[line(need, manifest) for need in needs], hint=hint)
 
@@ -134,9 +134,9 @@ def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
 
 def is_float(manifest: Manifest) -> bool:
     """Return whether most of the model's products are of floats, and nearly all its parameters have four bytes."""
-    of_floats = sum(one.macs for one in manifest.operators if {each.dtype for each in one.reads} == {"float32"})
+    of_floats = sum(one.macs for one in manifest.operators if {operand.dtype for operand in one.reads} == {"float32"})
     return (
-        2 * of_floats > sum(one.macs for one in manifest.operators)
+        2 * of_floats > sum(operator.macs for operator in manifest.operators)
         and manifest.constant_bytes >= 3.5 * manifest.parameters > 0
     )
 
@@ -211,11 +211,11 @@ def _missed(output: str, board: Board) -> dict[str, int]:
 def _line(board: Board, name: str, missed_bytes: int, manifest: Manifest) -> str:
     """Return the line for one memory: needed and available bytes, and the model's share."""
     limit = board.memories[name].size
-    own = [("weights", manifest.constant_bytes), ("arena", manifest.bytes_of_arena)]
-    parts = [Part(role, count) for role, count in own if board.region_for(role) == name]
+    shares = [("weights", manifest.constant_bytes), ("arena", manifest.bytes_of_arena)]
+    parts = [Part(role, count) for role, count in shares if board.region_for(role) == name]
     rest = limit + missed_bytes - sum(part.bytes for part in parts)
     if missed_bytes:
         other = "the rest" if parts else "all"
         return line(Need(name, limit, (*parts, Part(other, max(rest, 0)))), manifest)
-    known = ", ".join(f"{part.what} {size_text(part.bytes)}" for part in parts if part.bytes)
-    return f"{name:8} fits in {size_text(limit)}" + (f"     {known}" if known else "")
+    used = ", ".join(f"{part.what} {size_text(part.bytes)}" for part in parts if part.bytes)
+    return f"{name:8} fits in {size_text(limit)}" + (f"     {used}" if used else "")

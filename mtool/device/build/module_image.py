@@ -134,8 +134,8 @@ class _Build:
         sources = [path for path in files if path.endswith(".c")]
         objects = []
         for number, path in enumerate(sources):
-            own = ["-g0", "-w", *flags, levels.get(path, level), "-Isrc"]
-            objects.append(self._compile(own, f"src/{path}", number))
+            file_flags = ["-g0", "-w", *flags, levels.get(path, level), "-Isrc"]
+            objects.append(self._compile(file_flags, f"src/{path}", number))
         imports = sorted(self._undefined(objects) & set(EXPORTS))
         if len(imports) > base.most:
             details = [f"found {len(imports)}, expected at most {base.most}"]
@@ -167,13 +167,13 @@ class _Build:
         return target
 
     def _undefined(self, objects: Sequence[str]) -> set[str]:
-        wanted: set[str] = set()
-        found: set[str] = set()
+        undefined: set[str] = set()
+        defined: set[str] = set()
         for name in objects:
             for symbol in symbolizer.symbols(ELFFile(io.BytesIO((self.folder / name).read_bytes()))):
                 if symbol.name and symbol["st_info"]["bind"] != "STB_LOCAL":
-                    (wanted if symbol["st_shndx"] == "SHN_UNDEF" else found).add(symbol.name)
-        return wanted - found
+                    (undefined if symbol["st_shndx"] == "SHN_UNDEF" else defined).add(symbol.name)
+        return undefined - defined
 
     def _linked(self, objects: Sequence[str], address: int) -> Image:
         (self.folder / "module.ld").write_text(_SCRIPT.format(entry=ENTRY, base=address))
@@ -209,12 +209,12 @@ def _parts(data: bytes, address: int) -> Image:
         BuildError: it has variables, or tables of addresses.
     """
     elf = ELFFile(io.BytesIO(data))
-    loaded = [one for one in elf.iter_sections() if one["sh_flags"] & SH_FLAGS.SHF_ALLOC and one["sh_size"]]
-    wrong = [one for one in loaded if one.name not in (".text", ".rodata")]
-    symbols = [one for one in symbolizer.symbols(elf) if one.name]
+    loaded = [part for part in elf.iter_sections() if part["sh_flags"] & SH_FLAGS.SHF_ALLOC and part["sh_size"]]
+    wrong = [section for section in loaded if section.name not in (".text", ".rodata")]
+    symbols = [symbol for symbol in symbolizer.symbols(elf) if symbol.name]
     if wrong:
-        inside = {elf.get_section_index(one.name) for one in wrong}
-        names = sorted(one.name for one in symbols if one["st_shndx"] in inside and one["st_size"])
+        inside = {elf.get_section_index(section.name) for section in wrong}
+        names = sorted(symbol.name for symbol in symbols if symbol["st_shndx"] in inside and symbol["st_size"])
         what = "the model has variables or tables of addresses, which a module can't contain"
         raise BuildError(what, details=[f"in {', '.join(one.name for one in wrong)}: {', '.join(names) or 'no names'}"])
     text, *rest = sorted(loaded, key=lambda one: one["sh_addr"])
@@ -223,11 +223,11 @@ def _parts(data: bytes, address: int) -> Image:
     for section in rest:
         image += bytes(section["sh_addr"] - address - len(image)) + section.data()
     image += bytes(-len(image) % 4)
-    entry = next(one["st_value"] for one in symbols if one.name == ENTRY) & ~1
+    entry = next(symbol["st_value"] for symbol in symbols if symbol.name == ENTRY) & ~1
     linked = sorted(
-        one.name
-        for one in symbols
-        if one.name.startswith("__") and one["st_info"]["type"] == "STT_FUNC" and one["st_shndx"] != "SHN_UNDEF"
+        item.name
+        for item in symbols
+        if item.name.startswith("__") and item["st_info"]["type"] == "STT_FUNC" and item["st_shndx"] != "SHN_UNDEF"
     )
-    alignment = max([_LEAST_ALIGNMENT, *(one["sh_addralign"] for one in loaded)])
+    alignment = max([_LEAST_ALIGNMENT, *(section["sh_addralign"] for section in loaded)])
     return Image(bytes(image), code_bytes, entry - address, alignment, tuple(linked))

@@ -82,17 +82,17 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     functions = _functions(symbols)
     if board is not None and board.memories:
         stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
-        flash_code_bytes = sum(one.bytes for one in sections if one.kind != _NOT_IN_FILE) - flash_const_bytes
+        flash_code_bytes = sum(part.bytes for part in sections if part.kind != _NOT_IN_FILE) - flash_const_bytes
         in_hot = (one.bytes for one in sections if _is_hot(board, memory_at(board, one.address)) and not one.writable)
         hot = sum(in_hot)
-        ram_static_bytes = sum(one.bytes for one in sections if one.writable) + hot - arena_bytes - stack_bytes
+        ram_static_bytes = sum(part.bytes for part in sections if part.writable) + hot - arena_bytes - stack_bytes
     else:
         prefixes = (*(f"{model.model}_" for model in manifest.models), *arenas)
-        own = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
+        model_symbols = [symbol for symbol in symbols if symbol.name.startswith(prefixes)]
         functions = {name: count for name, count in functions.items() if name.startswith(prefixes)}
         stack_bytes = 0
         flash_code_bytes = sum(functions.values())
-        ram_static_bytes = sum(symbol.bytes for symbol in own if symbol.writable) - arena_bytes
+        ram_static_bytes = sum(symbol.bytes for symbol in model_symbols if symbol.writable) - arena_bytes
     return Size(
         flash_code_bytes=flash_code_bytes,
         flash_const_bytes=flash_const_bytes,
@@ -117,17 +117,17 @@ def addresses(elf: Path) -> dict[str, int]:
 
 def _by_memory(sections: Iterable[_Piece], board: Board) -> dict[str, int]:
     """Return the bytes in each memory. A section in none (an alias, a core's own) counts for the memory of its role."""
-    found = dict.fromkeys(board.memories, 0)
+    sizes = dict.fromkeys(board.memories, 0)
     code, data = board.region_for("code"), board.region_for("data")
     if code is None or data is None:
-        return found
+        return sizes
     for section in sections:
         home = memory_at(board, section.address) or (data if section.writable else code)
         if section.name not in _APART:
-            found[home] += section.bytes
+            sizes[home] += section.bytes
             if (section.writable or _is_hot(board, home)) and section.kind != _NOT_IN_FILE and home != code:
-                found[code] += section.bytes  # its load image
-    return found
+                sizes[code] += section.bytes  # its load image
+    return sizes
 
 
 def _is_hot(board: Board, memory: str | None) -> bool:
@@ -136,7 +136,7 @@ def _is_hot(board: Board, memory: str | None) -> bool:
 
 def memory_at(board: Board, address: int) -> str | None:
     """Return the name of the memory that contains an address; None: there is none."""
-    inside = (name for name, one in board.memories.items() if one.base <= address < one.base + one.size)
+    inside = (name for name, memory in board.memories.items() if memory.base <= address < memory.base + memory.size)
     return next(inside, None)
 
 
@@ -162,10 +162,10 @@ def _read(elf: Path) -> tuple[list[_Piece], list[_Piece]]:
             if not isinstance(table, SymbolTableSection):
                 raise BuildError(f"{elf} has no symbols", hint="build it again, and do not strip it")
             sections = []
-            for one, is_written in zip(parsed.iter_sections(), written, strict=True):
-                if one["sh_flags"] & SH_FLAGS.SHF_ALLOC:
-                    writable = is_written or one.name == STACK_SECTION  # lld marks it read-only
-                    sections.append(_Piece(one.name, one["sh_type"], one["sh_addr"], one["sh_size"], writable))
+            for part, is_written in zip(parsed.iter_sections(), written, strict=True):
+                if part["sh_flags"] & SH_FLAGS.SHF_ALLOC:
+                    writable = is_written or part.name == STACK_SECTION  # lld marks it read-only
+                    sections.append(_Piece(part.name, part["sh_type"], part["sh_addr"], part["sh_size"], writable))
             symbols = {}
             for symbol in table.iter_symbols():
                 kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
@@ -189,27 +189,27 @@ def check(elf: Path, manifest: Manifest) -> None:
         BuildError: one is in another memory.
     """
     project, models = manifest.project, manifest.models
-    pools = [pool for one in models for pool in one.pools]
-    wanted = [(f"{manifest.model}_{name}", name, "a backend's buffers") for name in manifest.device_buffers]
-    wanted += [(pool.symbol, pool.memory, "the model's buffers") for pool in pools if pool.memory]
+    pools = [pool for model in models for pool in model.pools]
+    expected = [(f"{manifest.model}_{name}", name, "a backend's buffers") for name in manifest.device_buffers]
+    expected += [(pool.symbol, pool.memory, "the model's buffers") for pool in pools if pool.memory]
     hot = project.board.region_for("hot_code") if project is not None else None
-    wanted += [(name, hot or "", "hot code") for one in models for name in one.hot_functions]
-    own = [(pool.symbol, pool.section) for pool in pools if pool.section and pool.bytes]
-    constants = [(symbol, pool.name) for one in models for pool in one.constant_pools for symbol in pool.constants]
-    if not (wanted or own or constants) or project is None or not project.board.memories:
+    expected += [(name, hot or "", "hot code") for model in models for name in model.hot_functions]
+    in_sections = [(pool.symbol, pool.section) for pool in pools if pool.section and pool.bytes]
+    constants = [(symbol, pool.name) for model in models for pool in model.constant_pools for symbol in pool.constants]
+    if not (expected or in_sections or constants) or project is None or not project.board.memories:
         return
-    found, board = addresses(elf), project.board
+    symbol_addresses, board = addresses(elf), project.board
 
     def check_place(symbol: str, name: str, who: str, section: str) -> None:
-        address = found.get(symbol)
+        address = symbol_addresses.get(symbol)
         if address is not None and memory_at(board, address) != name:
             begin = f"{name} of {board.name} starts at 0x{board.memories[name].base:08x}"
             what = f"the template {project.template} does not place {who} in {name}"
             hint = f"its linker script must place the section {section} there; or use another template"
             raise BuildError(what, details=[f"{symbol} is at 0x{address:08x}", begin], hint=hint)
 
-    for symbol, section in own:
-        address = found.get(symbol)
+    for symbol, section in in_sections:
+        address = symbol_addresses.get(symbol)
         name = None if address is None else memory_at(board, address)
         if name is not None and not board.memories[name].is_written:
             held = f"{board.name} has {' and '.join(board.memories[name].holds)} in {name}"
@@ -219,6 +219,6 @@ def check(elf: Path, manifest: Manifest) -> None:
     for symbol, name in constants:
         if name in board.memories:
             check_place(symbol, name, "the model's constants", f".rodata.mt_in.{name}.*, or that of --pool,")
-    for symbol, name, who in wanted:
+    for symbol, name, who in expected:
         section = ".text of <model>_hot.c" if who == "hot code" else f".bss.mt_memory.{name}"
         check_place(symbol, name, who, section)

@@ -82,11 +82,11 @@ class Symboliser(Closing):
         """Return the compiler's version and options for the first of these files, by their names; "": unknown."""
         with contextlib.suppress(DWARFError, ELFError):
             for unit in self._elf.get_dwarf_info().iter_CUs() if self._elf.has_dwarf_info() else ():
-                found = unit.get_top_DIE().attributes
-                if {"DW_AT_name", "DW_AT_producer"} <= {*found}:
-                    name = found["DW_AT_name"].value.decode(errors="replace")
+                attributes = unit.get_top_DIE().attributes
+                if {"DW_AT_name", "DW_AT_producer"} <= {*attributes}:
+                    name = attributes["DW_AT_name"].value.decode(errors="replace")
                     if PurePosixPath(name).name in files:
-                        return str(found["DW_AT_producer"].value.decode(errors="replace"))
+                        return str(attributes["DW_AT_producer"].value.decode(errors="replace"))
         return ""
 
     def _of_kind(self, kind: str) -> Iterator[Symbol]:
@@ -103,8 +103,8 @@ class Symboliser(Closing):
             units = dwarf.iter_CUs() if offset is None else [dwarf.get_CU_at(offset)]
             for unit in units:
                 program = dwarf.line_program_for_CU(unit)
-                if program is not None and (found := _in_program(program, address)) is not None:
-                    return found
+                if program is not None and (place := _in_program(program, address)) is not None:
+                    return place
         except (DWARFError, ELFError):
             pass  # an unknown debug format: show the function alone
         return "", 0

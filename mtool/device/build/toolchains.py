@@ -77,16 +77,16 @@ class Found:
 
 
 @functools.cache
-def known() -> dict[str, Toolchain]:
+def load_all() -> dict[str, Toolchain]:
     """Return the toolchains of toolchains.yaml by name."""
-    records = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
-    found = {}
-    for name, record in records.items():
+    entries = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+    result = {}
+    for name, record in entries.items():
         extras = record.pop("extras", ())
         commands = [distribution.install(*extras)] * bool(extras) + [record.pop("install", "")]
         programs = tuple(record.pop("programs", (name,)))
-        found[name] = Toolchain(name, record.pop("purpose"), programs, " && ".join(filter(None, commands)), **record)
-    return found
+        result[name] = Toolchain(name, record.pop("purpose"), programs, " && ".join(filter(None, commands)), **record)
+    return result
 
 
 def check(toolchain: Toolchain) -> Found:
@@ -112,21 +112,21 @@ def require(name: str) -> Found:
     """Return a complete toolchain.
 
     Args:
-        name: one of `known`, or any other program, such as a user's own compiler.
+        name: one of `load_all`, or any other program, such as a user's own compiler.
 
     Raises:
         BuildError: a part of it is missing; the hint is the command that installs it.
     """
-    toolchain = known().get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
-    found = check(toolchain)
-    if found.missing:
+    toolchain = load_all().get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
+    checked = check(toolchain)
+    if checked.missing:
         raise BuildError(
-            f"{' and '.join(found.missing)} is not installed",
+            f"{' and '.join(checked.missing)} is not installed",
             details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
             hint=toolchain.install
             + (f"; or use a board that needs only pip: --board {toolchain.instead}" if toolchain.instead else ""),
         )
-    return found
+    return checked
 
 
 def compiler_here(name: str) -> list[str]:
@@ -146,9 +146,9 @@ def zig() -> Path:
         BuildError: it is not installed.
     """
     require("ziglang")
-    found = importlib.util.find_spec("ziglang")
-    assert found is not None and found.submodule_search_locations
-    return Path(found.submodule_search_locations[0]) / ("zig.exe" if sys.platform == "win32" else "zig")
+    spec = importlib.util.find_spec("ziglang")
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / ("zig.exe" if sys.platform == "win32" else "zig")
 
 
 def _version(text: str) -> str:
@@ -160,12 +160,12 @@ def _version(text: str) -> str:
 
 def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
     """Return the paths of a program and its libraries, with the size and the time of each."""
-    found = []
+    texts = []
     for path in filter(None, (shutil.which(program), *libraries)):
         with contextlib.suppress(OSError):
             status = Path(path).resolve().stat()
-            found.append(f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}")
-    return tuple(found)
+            texts.append(f"{Path(path).resolve()} {status.st_size} {status.st_mtime_ns}")
+    return tuple(texts)
 
 
 def output_of(argv: list[str]) -> str:

@@ -37,7 +37,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """
     project = manifest.in_project
     cmake.check_path(folder)
-    proc.find(program(), hint=toolchains.known()["west"].install)
+    proc.find(program(), hint=toolchains.load_all()["west"].install)
     env = environment(folder, project)
     for kind in kinds:
         place = folder / "build" / kind
@@ -50,8 +50,8 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
             # A failed check may be cached, such as a missing C library: without this file it is configured again.
             (place / "build.ninja").unlink(missing_ok=True)
             tree, modules = zephyr.base(place), zephyr.modules_in(place)
-            known = explain(done.output, tree, board_name(project), modules, project.board.toolchain)
-            raise known or cmake.failure(done, manifest)
+            error = explain(done.output, tree, board_name(project), modules, project.board.toolchain)
+            raise error or cmake.failure(done, manifest)
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -127,8 +127,8 @@ def compiler(folder: Path, project: Project) -> Found:
     chosen = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "the Zephyr SDK")
     program: tuple[str, ...] = ()
     if chosen == zephyr.VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
-        own = toolchains.require(project.board.toolchain)
-        chosen, program = f"{own.toolchain.name} {own.version}", own.files
+        required = toolchains.require(project.board.toolchain)
+        chosen, program = f"{required.toolchain.name} {required.version}", required.files
     further = "".join(f", {name} {';'.join(map(str, paths))}" for name, paths in zephyr.roots().items())
     return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}{further}", (), program)
 
@@ -150,5 +150,5 @@ def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> 
 
 def _cached(text: str, name: str) -> str:
     """Return a variable's value in CMake's cache; "": it is not set."""
-    found = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
+    return match[1] if match else ""

@@ -49,11 +49,11 @@ def _libm(folder: Path, board: Board) -> list[str]:
     if wrong:
         raise UsageError(f"{folder / _LIST} names files that are not sources of musl's mathematics", details=wrong)
     musl = _folder() / "musl"
-    own = [f"-I{musl / inner}" for inner in ("src/include", "src/internal", "arch/generic")]
+    includes = [f"-I{musl / inner}" for inner in ("src/include", "src/internal", "arch/generic")]
     flags = ["-cflags", "-w", "-ffunction-sections", "-fomit-frame-pointer", "-ffp-contract=off", "--"]
     sources = [str(musl / "src" / "math" / name) for name in names]
     options = ["-O", "ReleaseSmall", "-fno-compiler-rt", "-ffunction-sections", "--name", "m", f"-femit-bin={_LIBM}"]
-    return ["build-lib", *board.cflags, *options, *own, *header_options(board), *flags, *sources, "src/libc.zig"]
+    return ["build-lib", *board.cflags, *options, *includes, *header_options(board), *flags, *sources, "src/libc.zig"]
 
 
 def header_options(board: Board) -> list[str]:

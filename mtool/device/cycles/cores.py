@@ -29,7 +29,7 @@ class Cost(Strict):
         first: it can only be the first of a pair.
         light: on a core that pairs only light instructions, it can be issued beside another one.
         holds: cycles for which it occupies its units: 2 for a vector that takes two beats.
-        taken: its cycles when it jumps, instead of the core's `refill`.
+        taken_cycles: its cycles when it jumps, instead of the core's `refill`.
     """
 
     cycles: int = 1
@@ -42,7 +42,7 @@ class Cost(Strict):
     first: bool = False
     light: bool = False
     holds: int = 1
-    taken: int | None = None
+    taken_cycles: int | None = None
 
 
 class Core(Strict):

@@ -59,15 +59,15 @@ def flash_arguments(clocks: Sequence[Clock], counted: Board) -> list[str]:
     stands = [memory for memory in (counted.memory_for("code"), counted.memory_for("weights")) if memory is not None]
     base = min((memory.base for memory in stands), default=0)
     size = max((memory.base + memory.size for memory in stands), default=0) - base
-    found = []
+    args = []
     for reads in (clock.reads for clock in clocks if clock.reads is not None):
         caches = [
             cache
-            for one in (reads.code, reads.data)
-            for cache in ((one.lines, one.ways or one.lines) if one else (0, 0))
+            for flash in (reads.code, reads.data)
+            for cache in ((flash.lines, flash.ways or flash.lines) if flash else (0, 0))
         ]
-        found.append("flash=" + ":".join(f"{number:x}" for number in (base, size, reads.width, *caches, reads.line)))
-    return found
+        args.append("flash=" + ":".join(f"{number:x}" for number in (base, size, reads.width, *caches, reads.line)))
+    return args
 
 
 def flash_waits(block: Block, clock: Clock, index: int, cycles: int) -> int:
@@ -155,8 +155,8 @@ def cores_for(board: Board) -> tuple[Core, ...]:
 
 
 def _countable() -> list[str]:
-    known = {cpu for core in cores() for cpu in core.runs}
-    return [board.name for board in load_all().values() if board.cpu in known and _is_counted(board)]
+    cpus = {cpu for core in cores() for cpu in core.runs}
+    return [board.name for board in load_all().values() if board.cpu in cpus and _is_counted(board)]
 
 
 def _is_counted(board: Board) -> bool:
@@ -260,7 +260,7 @@ def summarise(
 
 
 def _parts(sums: Mapping[str, Counter[str]], able: Sequence[Core]) -> list[Part]:
-    return [Part(name, one[_INSTRUCTIONS], {core.cpu: one[core.cpu] for core in able}) for name, one in sums.items()]
+    return [Part(name, row[_INSTRUCTIONS], {core.cpu: row[core.cpu] for core in able}) for name, row in sums.items()]
 
 
 def _straddles(target: int | None, listing: Listing) -> bool:
@@ -277,5 +277,5 @@ def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:
     called = [name for name in executed.calls if name in callees]
     if called != [operator.function for operator in operators]:
         return [itself, *executed.calls]
-    own = iter(operators)
-    return [itself, *(next(own).name if name in callees else name for name in executed.calls)]
+    inner = iter(operators)
+    return [itself, *(next(inner).name if name in callees else name for name in executed.calls)]

@@ -47,9 +47,9 @@ class Listing:
         for line in proc.run(argv, what="disassembly of the firmware", timeout_s=_TIMEOUT_S).output.splitlines():
             if label := _LABEL.match(line):
                 self._labels.append((int(label[1], 16), label[2]))
-            elif found := _LINE.match(line):
-                operands = _NOTE.split(found[4])[0]
-                self._text[int(found[1], 16)] = (len(found[2].replace(" ", "")) // 2, found[3], operands.strip())
+            elif match := _LINE.match(line):
+                operands = _NOTE.split(match[4])[0]
+                self._text[int(match[1], 16)] = (len(match[2].replace(" ", "")) // 2, match[3], operands.strip())
         self._labels.sort()
         self._addresses = sorted(self._text)
 

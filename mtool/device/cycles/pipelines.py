@@ -31,10 +31,10 @@ def jump_cycles(core: Core, *, count: int, jumps: int, last: str = "", straddles
         last: the group of the block's last instruction, which jumped.
         straddles: whether the jump's target is a four-byte instruction that spans two words.
     """
-    taken = core.cost(last).taken
-    each = core.refill if taken is None else taken
-    each += core.refill_straddling if straddles else 0
-    return each * jumps + core.misprediction * min(jumps, count - jumps)
+    if_taken = core.cost(last).taken_cycles
+    cycles = core.refill if if_taken is None else if_taken
+    cycles += core.refill_straddling if straddles else 0
+    return cycles * jumps + core.misprediction * min(jumps, count - jumps)
 
 
 def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
@@ -49,29 +49,29 @@ def _single(instructions: Sequence[Instruction], core: Core) -> list[int]:
     before: Instruction | None = None
     for instruction in instructions:
         cost = core.cost(instruction.group)
-        own = cost.cycles + cost.per_word * instruction.words
+        cycles = cost.cycles + cost.per_word * instruction.words
         if core.load_overlap and instruction.group == "store" and instruction.indexed:
-            own += 1
+            cycles += 1
         if before is not None:
             if core.load_overlap and _overlaps(before, instruction):
-                own -= 1
+                cycles -= 1
             if before.kind == "load" and before.writes & (instruction.reads | instruction.early | instruction.late):
-                own += core.load_stall
+                cycles += core.load_stall
             if instruction.kind in ("load", "store") and before.kind not in ("load", "store"):
-                own += core.address_stall if before.writes & instruction.early else 0
+                cycles += core.address_stall if before.writes & instruction.early else 0
         is_float = instruction.group.startswith("float_")
         needed = [ready[register] for register in instruction.reads if register in ready]
         early = 1 if instruction.kind == "multiply-accumulate" else 0  # the addend is
         needed += [ready[register] - early for register in instruction.late if register in ready]
         start = max([now, *needed, *([free] if is_float else [])])
         if is_float:
-            free = start + max(own, cost.holds)
+            free = start + max(cycles, cost.holds)
         if instruction.group in _FLOAT_RESULTS:
-            ready |= dict.fromkeys(instruction.writes, start + max(own, cost.holds) + core.float_stall)
+            ready |= dict.fromkeys(instruction.writes, start + max(cycles, cost.holds) + core.float_stall)
         else:
             ready = {register: at for register, at in ready.items() if register not in instruction.writes}
-        spent.append(start + own - now)
-        now = start + own
+        spent.append(start + cycles - now)
+        now = start + cycles
         before = instruction
     if spent and before is not None and before.kind != "branch":  # the refill of a jump is as long
         spent[-1] += max(0, free - now)
@@ -103,13 +103,13 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
     before: Instruction | None = None
     for instruction in instructions:
         cost = core.cost(instruction.group)
-        wanted = _units(instruction, core)
+        units = _units(instruction, core)
         needed = [ready[register] for register in instruction.reads if register in ready]
         needed += [ready[register] + 1 for register in instruction.early if register in ready]
         needed += [ready[register] - cost.late for register in instruction.late if register in ready]
-        needed += [held[unit] for unit in wanted if unit in held]
+        needed += [held[unit] for unit in units if unit in held]
         at = max([now, *needed])
-        free = all(used[unit] + count <= core.units[unit] for unit, count in wanted.items())
+        free = all(used[unit] + count <= core.units[unit] for unit, count in units.items())
         fits = free and (core.pairs == "any" or _narrow_pair(before, instruction, core))
         if not cost.cycles:  # a loop's end whose target is known in advance
             spent.append(0)
@@ -120,9 +120,9 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
             now, issued, closed = max(at, now + 1), 0, False
             used.clear()
         issued += 1
-        used += wanted
+        used += units
         before = instruction
-        for unit in wanted if cost.holds > 1 else ():
+        for unit in units if cost.holds > 1 else ():
             held[unit] = now + cost.holds
         for register in instruction.writes:
             ready[register] = now + cost.latency
@@ -140,8 +140,8 @@ def _dual(instructions: Sequence[Instruction], core: Core) -> list[int]:
 
 def _narrow_pair(before: Instruction | None, instruction: Instruction, core: Core) -> bool:
     """Return whether two 16-bit instructions, one of them light, can be issued together."""
-    pair = [one for one in (before, instruction) if one is not None]
-    return len(pair) == 2 and all(one.bytes == 2 for one in pair) and any(_light(one, core) for one in pair)
+    pair = [item for item in (before, instruction) if item is not None]
+    return len(pair) == 2 and all(item.bytes == 2 for item in pair) and any(_light(item, core) for item in pair)
 
 
 def _light(instruction: Instruction, core: Core) -> bool:
@@ -150,7 +150,7 @@ def _light(instruction: Instruction, core: Core) -> bool:
 
 
 def _units(instruction: Instruction, core: Core) -> Counter[str]:
-    wanted = Counter(core.cost(instruction.group).uses)
-    if "shift" in core.units and instruction.early and instruction.kind == "arithmetic" and "shift" not in wanted:
-        wanted["shift"] += 1
-    return wanted
+    units = Counter(core.cost(instruction.group).uses)
+    if "shift" in core.units and instruction.early and instruction.kind == "arithmetic" and "shift" not in units:
+        units["shift"] += 1
+    return units

@@ -69,41 +69,41 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
 
 def _group(mnemonic: str, written: str, operands: str) -> str:
     """Return the group of an instruction; with a Q register it is a vector one, of floats or of integers."""
-    known = group_of()
+    groups = group_of()
     if _VECTOR.search(operands):
         name = written.split(".")[0]
         kinds = (".f", "") if ".f" in written else ("",)
         for base in (name, name[:-1]):  # in a VPT block it ends in "t" or "e"
             for kind in kinds:
-                if group := known.get(f"q:{base}{kind}"):
+                if group := groups.get(f"q:{base}{kind}"):
                     return group
-            if group := known.get(base):
+            if group := groups.get(base):
                 return group
-    return known.get(mnemonic, "")
+    return groups.get(mnemonic, "")
 
 
 def _mnemonic(written: str) -> str:
     """Return a mnemonic as in the groups: "vcvt" for "vcvtne.f32.s32", "add" for "addsne.w"."""
-    known = group_of()
+    groups = group_of()
     whole = written.split(".")[0]
     unconditional = whole[:-2] if whole[-2:] in _CONDITIONS else whole
     for candidate in (whole, unconditional, whole.removesuffix("s"), unconditional.removesuffix("s")):
-        if candidate in known:
+        if candidate in groups:
             return candidate
     return written
 
 
 def _set(texts: list[str]) -> frozenset[str]:
     """Return the registers in texts; d1 is s2 and s3, q1 is s4 to s7."""
-    found: set[str] = set()
+    registers: set[str] = set()
     for match in _REGISTERS.finditer(" ".join(texts)):
         letter, low, high, single = match.groups()
         names = [f"{letter}{n}" for n in range(int(low), int(high) + 1)] if letter else [single]
         for name in names:
             if name[0] == "q":
-                found |= {f"s{4 * int(name[1:]) + index}" for index in range(4)}
+                registers |= {f"s{4 * int(name[1:]) + index}" for index in range(4)}
             elif name[0] == "d":
-                found |= {f"s{2 * int(name[1:])}", f"s{2 * int(name[1:]) + 1}"}
+                registers |= {f"s{2 * int(name[1:])}", f"s{2 * int(name[1:]) + 1}"}
             else:
-                found.add(_ALIASES.get(name, name))
-    return frozenset(found)
+                registers.add(_ALIASES.get(name, name))
+    return frozenset(registers)

@@ -73,8 +73,8 @@ class ByCommand(Runner):
     def commands(self, job: Job, version: Version = NEWEST) -> list[Command]:
         """Convert the firmware first if the command line needs another format that no build makes."""
         named = _PLACE.findall(self._of(job))
-        made = self.conversions(job, *(f".{kind}" for kind in ("hex", "bin") if kind in named))
-        return [*made, Command(tuple(self.argv(job, version)))]
+        conversions = self.conversions(job, *(f".{kind}" for kind in ("hex", "bin") if kind in named))
+        return [*conversions, Command(tuple(self.argv(job, version)))]
 
     def _of(self, job: Job) -> str:
         return self.text or job.setting("run")

@@ -49,10 +49,10 @@ class West(Runner):
 def _default_runner(job: Job) -> str:
     """Return Zephyr's default runner for the build; "" before it is built."""
     try:
-        found = re.search(r"^flash-runner: *(\S+)", (job.firmware.parent / "runners.yaml").read_text(), re.MULTILINE)
+        match = re.search(r"^flash-runner: *(\S+)", (job.firmware.parent / "runners.yaml").read_text(), re.MULTILINE)
     except FileNotFoundError:
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 log = logging.getLogger(__name__)
@@ -108,32 +108,32 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
         UsageError: the runner is unknown, or does not work with the board.
         FlashError: the board has no runner, or none that takes a file.
     """
-    known = runners_of(board, template)
-    if board.emulator is not None and board.emulator.is_the_firmware and not known:
+    runners = runners_of(board, template)
+    if board.emulator is not None and board.emulator.is_the_firmware and not runners:
         what = f"{board.name} is a program on this computer and can't be flashed"
         raise FlashError(what, hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command")
     if not has_build_folder:
-        of_files = [one for one in known if all_runners()[one].takes != "project"]
-        if known and not of_files:
+        of_files = [runner for runner in runners if all_runners()[runner].takes != "project"]
+        if runners and not of_files:
             raise FlashError(
                 f"{board.name} can't be flashed without a build folder",
-                details=[f"its runners: {', '.join(known)}, which need one"],
+                details=[f"its runners: {', '.join(runners)}, which need one"],
                 hint="add a runner that takes a file to the board's entry in boards.yaml (flash: [openocd]), or use "
                 "--flash-command",
             )
-        known = of_files
+        runners = of_files
     if name:
-        if name not in all_runners() or (name not in known and name != "gdb"):
-            details = [f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(all_runners())}"]
-            hint = spelling.did_you_mean(name, known) if name not in all_runners() else ""
+        if name not in all_runners() or (name not in runners and name != "gdb"):
+            details = [f"its runners: {', '.join(runners) or 'none'}", f"all: {', '.join(all_runners())}"]
+            hint = spelling.did_you_mean(name, runners) if name not in all_runners() else ""
             raise UsageError(f"{board.name} can't be flashed with {name!r}", details=details, hint=hint)
         return all_runners()[name]
-    if not known:
+    if not runners:
         details = ["its entry in boards.yaml lists none" + (f" for the template {template}" if template else "")]
         hint = f"add one there (flash: [openocd]), or run without flashing: mtool run --board {board.name}"
         raise FlashError(f"{board.name} has no flash runner", details=details, hint=hint)
-    installed = (name for name in known if _is_installed(all_runners()[name], template))
-    return all_runners()[next(installed, known[0])]
+    installed = (name for name in runners if _is_installed(all_runners()[name], template))
+    return all_runners()[next(installed, runners[0])]
 
 
 def _is_installed(runner: Runner, template: str) -> bool:

@@ -156,16 +156,16 @@ def resolve(board: Board, selector: DeviceSelector, devices: Sequence[Attached] 
         UsageError: the port is a malformed address.
         BoardError: the requested device is missing, or several boards match; the message lists what is attached.
     """
-    found = attached() if devices is None else list(devices)
+    present = attached() if devices is None else list(devices)
     if selector.port:
-        return _by_port(selector, found)
-    candidates = matching(board, found)
+        return _by_port(selector, present)
+    candidates = matching(board, present)
     if selector.probe:
         # A separate probe (a J-Link on a board without one) has another VID:PID than the board.
-        chosen = [device for device in found if device.probe.upper().startswith(selector.probe.upper())]
+        chosen = [device for device in present if device.probe.upper().startswith(selector.probe.upper())]
         if not chosen:
-            asked, hint = f"requested by {selector.origin}", "choose one of these with --probe (a prefix is enough)"
-            raise _missing(f"no probe {selector.probe}", asked, found, hint)
+            origin, hint = f"requested by {selector.origin}", "choose one of these with --probe (a prefix is enough)"
+            raise _missing(f"no probe {selector.probe}", origin, present, hint)
         candidates = [device for device in chosen if device in candidates] or chosen
     if len(candidates) > 1:
         raise _ambiguous(board, candidates)
@@ -178,12 +178,12 @@ def require(board: Board, selector: DeviceSelector, devices: Sequence[Attached] 
     Raises:
         BoardError: as for `resolve`; or no such board is attached.
     """
-    found = attached() if devices is None else list(devices)
-    device = resolve(board, selector, found)
+    present = attached() if devices is None else list(devices)
+    device = resolve(board, selector, present)
     if device is None:
         ids = ", ".join(board.usb.ids) if board.usb else ""
         looked = f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids"
-        raise _missing(f"no {board.name}", looked, found, "if it is one of these, choose it with --port")
+        raise _missing(f"no {board.name}", looked, present, "if it is one of these, choose it with --port")
     return device
 
 
@@ -204,17 +204,17 @@ def any_port(selector: DeviceSelector, devices: Sequence[Attached] | None = None
         UsageError: the port is a malformed address.
         BoardError: the requested device is missing, or no or several devices are attached.
     """
-    found = attached() if devices is None else list(devices)
+    present = attached() if devices is None else list(devices)
     if selector.port:
-        return _by_port(selector, found)
-    named = [device for device in found if device.probe.upper().startswith(selector.probe.upper())]
+        return _by_port(selector, present)
+    named = [device for device in present if device.probe.upper().startswith(selector.probe.upper())]
     candidates = [device for device in named if device.port]
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        asked = f"no probe {selector.probe} with a serial port" if selector.probe else "nothing with a serial port"
+        missing = f"no probe {selector.probe} with a serial port" if selector.probe else "nothing with a serial port"
         raise BoardError(
-            f"{asked} is attached", details=_listed(found) if selector.probe else (), hint=no_device_hint()
+            f"{missing} is attached", details=_listed(present) if selector.probe else (), hint=no_device_hint()
         )
     what = f"{plural.count(len(candidates), 'device')} with a serial port are attached"
     details = [str(device) for device in candidates]
@@ -231,34 +231,34 @@ def watch(
         poll_s: seconds between two polls.
         times: the number of polls; None: forever.
     """
-    known: list[Attached] = []
+    previous: list[Attached] = []
     looks = 0
     while times is None or looks < times:
         now = [device for device in attached(listing) if device.port]
-        yield from (("-", device) for device in known if device not in now)
-        yield from (("+", device) for device in now if device not in known)
-        known = now
+        yield from (("-", device) for device in previous if device not in now)
+        yield from (("+", device) for device in now if device not in previous)
+        previous = now
         looks += 1
         if times is None or looks < times:
             time.sleep(poll_s)
 
 
-def _by_port(selector: DeviceSelector, found: Sequence[Attached]) -> Attached:
+def _by_port(selector: DeviceSelector, present: Sequence[Attached]) -> Attached:
     """Return the device at a port; a port that is not USB (a pseudo-terminal, TCP, RTT) is used as it is."""
     opening.parse(selector.port)
     path = (
         str(Path(selector.port).resolve()) if selector.port.startswith("/") else selector.port
     )  # /dev/serial/by-id/...
-    device = next((known for known in found if path in (known.port, *known.more_ports)), None)
+    device = next((candidate for candidate in present if path in (candidate.port, *candidate.more_ports)), None)
     if device is None:
         if selector.port.startswith("/") and not Path(selector.port).exists():
             what = f"port {selector.port} not found"
-            hint = no_device_hint() if not found else "choose one of these with --port"
-            raise BoardError(what, details=[f"requested by {selector.origin}", *_listed(found)], hint=hint)
+            hint = no_device_hint() if not present else "choose one of these with --port"
+            raise BoardError(what, details=[f"requested by {selector.origin}", *_listed(present)], hint=hint)
         return Attached(selector.port, "", selector.probe, "")
     if selector.probe and not device.probe.upper().startswith(selector.probe.upper()):
         what = f"{selector.port} is not the port of the probe {selector.probe}"
-        details = [f"both were requested by {selector.origin}", *_listed(found)]
+        details = [f"both were requested by {selector.origin}", *_listed(present)]
         raise BoardError(what, details=details, hint="use one of the two: a probe's serial number identifies its port")
     others = tuple(port for port in (device.port, *device.more_ports) if port != path)
     return Attached(path, device.usb_id, device.probe, device.description, others)
@@ -280,13 +280,13 @@ def _ambiguous(board: Board, candidates: Sequence[Attached]) -> BoardError:
     )
 
 
-def _missing(what: str, why: str, found: Sequence[Attached], hint: str) -> BoardError:
-    hint = hint if found else no_device_hint()
-    return BoardError(f"{what} is attached", details=[why, *_listed(found)], hint=hint)
+def _missing(what: str, why: str, present: Sequence[Attached], hint: str) -> BoardError:
+    hint = hint if present else no_device_hint()
+    return BoardError(f"{what} is attached", details=[why, *_listed(present)], hint=hint)
 
 
-def _listed(found: Sequence[Attached]) -> list[str]:
-    return [str(device) for device in found if device.port] or ["nothing with a serial port is attached"]
+def _listed(devices: Sequence[Attached]) -> list[str]:
+    return [str(device) for device in devices if device.port] or ["nothing with a serial port is attached"]
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:

@@ -51,13 +51,13 @@ class Power:
         log.info("power: cycled in %.2f s", time.monotonic() - start)
 
 
-def of(board: Board, given: str, *, port: str = "", probe: str = "") -> Power | None:
+def of(board: Board, command: str, *, port: str = "", probe: str = "") -> Power | None:
     """Return a board's power, from the given command, else mtool.toml's, else the board's; None: there is none.
 
     Raises:
         UsageError: mtool.toml or the command is malformed.
     """
-    text = given or configuration.load().power or board.power
+    text = command or configuration.load().power or board.power
     if text:
         command_line.words_of(text, by_command.POWER, what="the power command")  # fail now, not when the board hangs
     return Power(text, port, probe) if text else None

@@ -161,15 +161,15 @@ class Runner:
             UsageError: the board's entry lacks a setting.
             BoardError: the serial port is unknown.
         """
-        found: list[str] = []
+        result: list[str] = []
         for part in parts:
             group = [part] if isinstance(part, str) else part
             values = {text: self._value(job, text) for word in group for text in _PLACE.findall(word)}
             if isinstance(part, str) or all(values.values()):
                 several = next((text for text in values if text.endswith("*>")), "")
-                for one in values[several].split() if several else [""]:
-                    found += [_filled(word, {**values, several: one}, changes) for word in group]
-        return found
+                for value in values[several].split() if several else [""]:
+                    result += [_filled(word, {**values, several: value}, changes) for word in group]
+        return result
 
     def _value(self, job: Job, text: str) -> str:
         """Return the value of a placeholder in a record; unknown ones are left as they are."""
@@ -210,8 +210,8 @@ class Runner:
 
     def cause_of(self, output: str) -> str:
         """Return the cause of a failure from a tool's output; "": unknown."""
-        found = (cause for cause, pattern in self.causes.items() if re.search(pattern, output, re.IGNORECASE))
-        return next(found, "")
+        causes = (cause for cause, pattern in self.causes.items() if re.search(pattern, output, re.IGNORECASE))
+        return next(causes, "")
 
     def reads_back(self, job: Job) -> bool:
         """Return whether the flash is compared with the firmware afterwards."""
@@ -228,9 +228,9 @@ class Runner:
         It is "" if the runner has no program.
         """
         beside = Path(sys.executable).parent
-        found = [name for name in self.programs if shutil.which(name)]
-        found += [str(beside / name) for name in self.programs if shutil.which(name, path=str(beside))]
-        return (*found, *self.programs, "")[0]
+        paths = [name for name in self.programs if shutil.which(name)]
+        paths += [str(beside / name) for name in self.programs if shutil.which(name, path=str(beside))]
+        return (*paths, *self.programs, "")[0]
 
     def probe_version(self) -> Version:
         """Return the version of the installed tool; () if it does not print one.
@@ -245,11 +245,11 @@ class Runner:
             return ()
         argv = [program, *self.version_argv]
         done = proc.run(argv, what=f"{program}'s version", timeout_s=_VERSION_TIMEOUT_S, error=FlashError, check=False)
-        found = re.search(r"\d+(?:\.\d+)+", done.output)
-        version = tuple(map(int, found[0].split("."))) if found else ()
+        match = re.search(r"\d+(?:\.\d+)+", done.output)
+        version = tuple(map(int, match[0].split("."))) if match else ()
         if version and version < tuple(self.least_version):
             expected = f"expected  {'.'.join(map(str, self.least_version))} or newer"
-            details = [expected, f"found     {found and found[0]}"]
+            details = [expected, f"found     {match and match[0]}"]
             raise FlashError(f"{program} is too old", details=details, hint=self.install)
         return version
 

@@ -336,8 +336,8 @@ class Client:
         if reply.status == Status.MT_MODEL and reply.request.type == Message.MT_INVOKE and len(reply.payload) >= 4:
             code = struct.unpack_from("<i", reply.payload)[0]
             if code == Status.MT_DEVICE and len(reply.payload) >= 13:
-                own, number = struct.unpack_from("<ii", reply.payload, 5)
-                raise _failure_of(self._model.region_of(number) or f"operator {number}", own)
+                status, number = struct.unpack_from("<ii", reply.payload, 5)
+                raise _failure_of(self._model.region_of(number) or f"operator {number}", status)
             raise DeviceError(f"the function failed on the device with {protocol.describe(code)}")
         is_call = reply.request.type == Message.MT_CALL
         has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)

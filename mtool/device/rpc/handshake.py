@@ -97,12 +97,12 @@ def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, tim
     kind, at, sent = Message.MT_HELLO | protocol.REPLY, protocol.NONCE_AT, struct.pack("<I", nonce)
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
-    while (left := deadline - time.monotonic()) > 0:
-        transport.write(request, timeout_s=left)
-        wait_until = time.monotonic() + min(wait_s, left)
+    while (rest_s := deadline - time.monotonic()) > 0:
+        transport.write(request, timeout_s=rest_s)
+        wait_until = time.monotonic() + min(wait_s, rest_s)
         wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-        while (left := wait_until - time.monotonic()) > 0:
-            for frame in decoder.feed(transport.read(timeout_s=left)):
+        while (rest_s := wait_until - time.monotonic()) > 0:
+            for frame in decoder.feed(transport.read(timeout_s=rest_s)):
                 if frame is not None and frame.type == kind and frame.payload[at : at + 4] == sent:
                     return frame
     return None

@@ -106,15 +106,15 @@ def load(
         reply, flag, check = _DELTA_REPLY, _BY_DELTA, struct.pack("<I", zlib.crc32(delta))
     message = bytes([place | flag]) + module[:HEAD_BYTES] + check
     request = Request(Message.MT_LOAD, message, reply_bytes=1 + reply.size, work_s=_HEAD_S)
-    there, *taken = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
-    for count, whole, what in ((there, module, "module"), *((one, delta or b"", "delta") for one in taken)):
+    there, *received = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
+    for count, whole, what in ((there, module, "module"), *((count, delta or b"", "delta") for count in received)):
         if count > len(whole):
             details = [f"expected  at most {len(whole):,} B", f"found     {count:,} B"]
             raise CommunicationError(f"the device claims to have more bytes than the {what} has", details=details)
     if delta is None:
         _send(client, module, there, trial, _DATA_S, progress)
     else:
-        _send(client, delta, len(delta) if there == len(module) else taken[0], trial, _DELTA_S, progress)
+        _send(client, delta, len(delta) if there == len(module) else received[0], trial, _DELTA_S, progress)
     return int(there)
 
 
@@ -155,21 +155,21 @@ def models(client: Client) -> list[Listed]:
         DeviceError: its firmware does not support modules.
         CommunicationError: the list is malformed, or does not end.
     """
-    found: list[Listed] = []
-    while len(found) <= _NONE:
-        payload = client.ask([Request(Message.MT_MODELS, bytes([len(found)]), reply_bytes=255)])[0].payload
+    result: list[Listed] = []
+    while len(result) <= _NONE:
+        payload = client.ask([Request(Message.MT_MODELS, bytes([len(result)]), reply_bytes=255)])[0].payload
         if not payload:
-            return found
+            return result
         while payload:
             place, digits, length = unpack(_MODEL, payload, Message.MT_MODELS)
             end = _MODEL.size + length
             if place > Place.RAM or end > len(payload):
                 raise CommunicationError("this mtool can't read the device's list of models")
             name = payload[_MODEL.size : end].decode("ascii", "replace")
-            found.append(Listed(len(found), Place(place), name, digits.decode("ascii", "replace")))
+            result.append(Listed(len(result), Place(place), name, digits.decode("ascii", "replace")))
             payload = payload[end:]
     what = "the device's list of models is too long"
-    raise CommunicationError(what, details=[f"expected  at most {_NONE}", f"found     {len(found)} or more"])
+    raise CommunicationError(what, details=[f"expected  at most {_NONE}", f"found     {len(result)} or more"])
 
 
 def fetch(client: Client, model: int, offset: int, count: int) -> bytes:

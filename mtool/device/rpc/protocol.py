@@ -316,8 +316,8 @@ Status = IntEnum(
 def describe(code: int) -> str:
     """Return a code's name and meaning from that list; for a code of newer firmware, its number."""
     header = (resources.path("crt") / "include" / "mtool.h").read_text()
-    found = re.search(rf'X\((MT_\w+), +{code}, "(.*?)"\)', header)
-    return f"{found[1]}: {found[2]}" if found else f"status {code}, which this mtool does not know"
+    match = re.search(rf'X\((MT_\w+), +{code}, "(.*?)"\)', header)
+    return f"{match[1]}: {match[2]}" if match else f"status {code}, which this mtool does not know"
 
 
 GUARDED = {
@@ -379,9 +379,9 @@ def read_fault(payload: bytes) -> Fault:
 
 def device_error(fault: Fault) -> DeviceError:
     """Return an error that describes a fault by numbers alone."""
-    known = [kind.name for kind in FaultKind if kind == fault.kind]
+    names = [kind.name for kind in FaultKind if kind == fault.kind]
     where = "" if fault.operator is None else f" in operator {fault.operator}"
     registers = " ".join(f"0x{register:08x}" for register in fault.registers)
     return DeviceError(
-        f"{known[0] if known else 'a fault'}{where}", details=[registers] if registers else [], operator=fault.operator
+        f"{names[0] if names else 'a fault'}{where}", details=[registers] if registers else [], operator=fault.operator
     )

@@ -239,8 +239,8 @@ class Window:
         wait_s = self._wait_s or self._first_wait_s(oldest)
         resend_at = max(self._sent_at, self._progress_at) + wait_s
         give_up_at = self._progress_at + self._patience_s()
-        left = min(resend_at, give_up_at) - time.monotonic()
-        for frame in self._decoder.feed(self.transport.read(timeout_s=max(left, 0.0))):
+        rest_s = min(resend_at, give_up_at) - time.monotonic()
+        for frame in self._decoder.feed(self.transport.read(timeout_s=max(rest_s, 0.0))):
             if frame is not None:
                 self._handle(frame)
             elif self._sent:
@@ -277,7 +277,7 @@ class Window:
     def _patience_s(self) -> float:
         slower = _LOADED if self.transport.is_process else 1
         requests = [sent.request for sent in self._sent.values()]
-        work_s = sum([one.work_s * (slower if one.is_limited else 1) for one in requests])
+        work_s = sum([request.work_s * (slower if request.is_limited else 1) for request in requests])
         return self.least_patience_s + 4 * self._transfer_s() + work_s
 
     def _handle(self, frame: Frame) -> None:

@@ -73,7 +73,7 @@ def interfaces(client: Client) -> Mapping[int, Interface]:
     Raises:
         CommunicationError: a module's description is malformed.
     """
-    numbers = [one.index for one in loading.models(client) if one.place != Place.FIRMWARE]
+    numbers = [model.index for model in loading.models(client) if model.place != Place.FIRMWARE]
     return {number: format.read(functools.partial(loading.fetch, client, number)) for number in numbers}
 
 
@@ -82,10 +82,10 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
     described = module.description
     operators = tuple(
         Operator(
-            index=index, name=one.name, label=one.label, schedule=one.schedule, macs=one.macs,
+            index=index, name=operator.name, label=operator.label, schedule=operator.schedule, macs=operator.macs,
             function="", origins=(), shape="",
         )
-        for index, one in enumerate(described.operators)
+        for index, operator in enumerate(described.operators)
     )  # fmt: skip
     return Manifest(
         mtool_version=__version__,
@@ -95,7 +95,7 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
         io="arena",
         inputs=described.inputs,
         outputs=described.outputs,
-        macs=sum(one.macs for one in operators),
+        macs=sum(operator.macs for operator in operators),
         parameters=0,
         arena_bytes=module.arena_bytes,
         arena_bound_bytes=0,
@@ -160,7 +160,7 @@ class Connection(Closing):
         self.identity = f"{self.project.board.name} {serial_number}".strip()
         self.transport = transport
         shared = {"project": manifest.in_project, "firmware": manifest.firmware}
-        self._own = tuple(one.model_copy(update=shared) for one in manifest.models)
+        self._own = tuple(model.model_copy(update=shared) for model in manifest.models)
         self.models = self._own
         self._timeout_s = timeout_s
         self._reopen = reopen
@@ -187,12 +187,12 @@ class Connection(Closing):
             )
             self.find_models()
             self.granularity_ns = self.session.info().granularity_ns
-            for one in self.models:
-                reset(self.client_of(one.model), one)
+            for model in self.models:
+                reset(self.client_of(model.model), model)
         except BaseException:
             self.transport.close()
             raise
-        names = ", ".join(one.model for one in self.models)
+        names = ", ".join(model.model for model in self.models)
         log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self.transport.name, names)
 
     def find_models(self) -> None:
@@ -203,9 +203,9 @@ class Connection(Closing):
         """
         numbered = dict(enumerate(self._own))
         if takes_modules(self.project):
-            found = interfaces(self.session)
-            numbered |= {number: manifest_of(one, self.project) for number, one in found.items()}
-        self._numbers = {one.model: number for number, one in numbered.items()}
+            models = interfaces(self.session)
+            numbered |= {number: manifest_of(model, self.project) for number, model in models.items()}
+        self._numbers = {manifest.model: number for number, manifest in numbered.items()}
         self.models = tuple(numbered[number] for number in self._numbers.values())
         self._clients = {0: self.session}
 
@@ -217,7 +217,7 @@ class Connection(Closing):
         """
         if model or len(self.models) == 1:
             return named(self.models, model) if model else self.models[0]
-        names = [one.model for one in self.models]
+        names = [model.model for model in self.models]
         raise UsageError(
             f"the firmware has {plural.count(len(names), 'model')}: {', '.join(names)}",
             hint=f'choose one: device["{names[0]}"]',

@@ -73,12 +73,12 @@ def send(
     )
     replaced = "" if replaced == name else replaced
     if replaced:
-        kept = plural.count(limits.modules, "module")
-        log.warning("%s replaces %s: the device only keeps %s in flash", name, replaced, kept)
-    made = _delta(client, module, since, limits.delta_base if limits.trial is None else None)
-    if made and len(made) < len(module) - HEAD_BYTES:
-        loading.load(client, module, place, delta=made, trial=trial, progress=progress)
-        sent = Sent(0, len(made), replaced)
+        held = plural.count(limits.modules, "module")
+        log.warning("%s replaces %s: the device only keeps %s in flash", name, replaced, held)
+    delta = _delta(client, module, since, limits.delta_base if limits.trial is None else None)
+    if delta and len(delta) < len(module) - HEAD_BYTES:
+        loading.load(client, module, place, delta=delta, trial=trial, progress=progress)
+        sent = Sent(0, len(delta), replaced)
     else:
         sent = Sent(loading.load(client, module, place, trial=trial, progress=progress), replaced=replaced)
     files = cache.of_user()
@@ -107,9 +107,9 @@ def _delta(client: Client, module: bytes, since: bytes, base: int | None) -> byt
 
 def _kept(head: bytes) -> bytes:
     """Return the loaded file with a header from the cache."""
-    kept = cache.of_user()
-    found = kept.get(_key(head)) if kept is not None else None
-    data = found[_KEPT].data if found and _KEPT in found else b""
+    cached = cache.of_user()
+    files = cached.get(_key(head)) if cached is not None else None
+    data = files[_KEPT].data if files and _KEPT in files else b""
     try:
         unpack(data)  # checks the rest against the hash in the header
     except UsageError:

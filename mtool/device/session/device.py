@@ -44,7 +44,7 @@ _LEAST_WORK_S = 10.0
 
 def generous_s(models: Sequence[Manifest]) -> float:
     """Return a generous time limit in seconds for an inference of any of the models."""
-    cycles = max(max(one.macs * _CYCLES_PER_MAC, one.instructions * _CYCLES_PER_INSTRUCTION) for one in models)
+    cycles = max(max(model.macs * _CYCLES_PER_MAC, model.instructions * _CYCLES_PER_INSTRUCTION) for model in models)
     return max(_LEAST_WORK_S, cycles / _SLOWEST_HZ)
 
 
@@ -154,15 +154,15 @@ class Device(Closing):
         described = manifests.named(self.connection.models, model)
         if len(self.models) == 1:
             return self
-        found = copy.copy(self)
-        found._model, found._last_inputs, found._set = model, None, {}
-        found.work_s = self._given_s or max(self.work_s, generous_s([described]))
-        return found
+        device = copy.copy(self)
+        device._model, device._last_inputs, device._set = model, None, {}
+        device.work_s = self._given_s or max(self.work_s, generous_s([described]))
+        return device
 
     @property
     def models(self) -> tuple[str, ...]:
         """The names of the device's models: the firmware's own, and those of modules."""
-        return tuple(one.model for one in self.connection.models)
+        return tuple(model.model for model in self.connection.models)
 
     @alone
     def load(
@@ -365,8 +365,8 @@ class Device(Closing):
         lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
         work_s = timeout_s or self.work_s
         is_limited = self.is_limited or timeout_s is not None
-        found = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=is_limited)
-        return tensors.from_bytes(self.manifest.outputs, found, sizes)
+        data_out = self.client.run(data, lengths, work_s=work_s, in_steps=in_steps, is_limited=is_limited)
+        return tensors.from_bytes(self.manifest.outputs, data_out, sizes)
 
     @alone
     def run_timed(
@@ -387,8 +387,8 @@ class Device(Closing):
         self._last_inputs = to_bytes(self.manifest.inputs, inputs)
         sizes = sizes_in(self.manifest.inputs, self._last_inputs)
         elapsed_ns = self._elapsed_ns(1, timeout_s or self.work_s)
-        found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
-        return tensors.from_bytes(self.manifest.outputs, found, sizes), self._timing([elapsed_ns], 1)
+        data_out = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
+        return tensors.from_bytes(self.manifest.outputs, data_out, sizes), self._timing([elapsed_ns], 1)
 
     @alone
     def time(
@@ -448,12 +448,12 @@ class Device(Closing):
             enough = 1.1 * number * min_repeat_ms * 1e6 / max(first_ns, self.connection.granularity_ns)
             number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), MOST_RUNS)
             first_ns = elapsed_ns()
-        found = [first_ns]
+        times = [first_ns]
         for done in range(1, repeat):
             if cooldown_ms and done % repeats_to_cooldown == 0:
                 time.sleep(cooldown_ms / 1000)
-            found.append(elapsed_ns())
-        return self._timing(found, number)
+            times.append(elapsed_ns())
+        return self._timing(times, number)
 
     def _elapsed_ns(self, number: int, work_s: float, operator: int | None = None) -> int:
         """Return the timer's nanoseconds for `number` inferences, or calls of an operator after those before it."""
@@ -474,8 +474,8 @@ class Device(Closing):
         return max(client.time(number, work_s=number * work_s, operator=operator) - idle, 0)
 
     def _timing(self, elapsed_ns: Sequence[int], number: int) -> Timing:
-        known = timing.stored(self.identity) if self.unit == "ns" else None
-        ratio = 1.0 if known is None else known.ratio  # the factor for the timer's nanoseconds
+        calibration = timing.stored(self.identity) if self.unit == "ns" else None
+        ratio = 1.0 if calibration is None else calibration.ratio  # the factor for the timer's nanoseconds
         runs = tuple(run * ratio / number for run in elapsed_ns)
         return Timing(runs, number, self.unit, self.connection.granularity_ns, ratio)
 
@@ -531,8 +531,8 @@ class Device(Closing):
             DeviceError: the function failed on the device.
             CommunicationError: the device stopped answering.
         """
-        found = graph.find(self.manifest, name)
-        return graph.call(self.client, found, arguments, work_s=timeout_s or self.work_s)
+        function = graph.find(self.manifest, name)
+        return graph.call(self.client, function, arguments, work_s=timeout_s or self.work_s)
 
     @alone
     def reset_state(self) -> None:

@@ -24,7 +24,7 @@ _WITH_ADDRESS = {1, 4, 5, 6, 7}
 
 
 @functools.cache
-def _known() -> Any:
+def _tables() -> Any:
     """Return the tables of faults.yaml."""
     return resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 
@@ -53,12 +53,12 @@ class Reading:
 
 def read(fault: Fault) -> Reading:
     """Return the meaning of a fault's registers; nothing for an unknown machine or too few registers."""
-    known = {
+    readers = {
         Machine.MT_MACHINE_CORTEX_M: (9, _cortex_m),
         Machine.MT_MACHINE_RISCV: (7, _riscv),
         Machine.MT_MACHINE_PROCESS: (5, _process),
     }
-    count, reader = next((how for machine, how in known.items() if machine == fault.machine), (0, None))
+    count, reader = next((how for machine, how in readers.items() if machine == fault.machine), (0, None))
     return Reading() if reader is None or len(fault.registers) < count else reader(fault.registers)
 
 
@@ -67,17 +67,17 @@ def _cortex_m(registers: Sequence[int]) -> Reading:
     kinds = ((0xFF, "MemManage"), (0xFF00, "BusFault"), (0xFFFF0000, "UsageFault"))
     name = "HardFault" if hfsr else next((kind for mask, kind in kinds if cfsr & mask), "")
     valid = ((_MMARVALID, "MMFAR", mmfar), (_BFARVALID, "BFAR", bfar))
-    said = [f"{register} 0x{value:08x}" for bit, register, value in valid if cfsr & bit]
-    for word, bits in ((cfsr, _known()["cfsr"]), (hfsr, _known()["hfsr"])):
-        said += [f"{meaning} ({bit})" for number, (bit, meaning) in bits.items() if word >> number & 1]
-    return Reading(name, ", ".join(said), pc, lr & ~1, sp, low)
+    facts = [f"{register} 0x{value:08x}" for bit, register, value in valid if cfsr & bit]
+    for word, bits in ((cfsr, _tables()["cfsr"]), (hfsr, _tables()["hfsr"])):
+        facts += [f"{meaning} ({bit})" for number, (bit, meaning) in bits.items() if word >> number & 1]
+    return Reading(name, ", ".join(facts), pc, lr & ~1, sp, low)
 
 
 def _riscv(registers: Sequence[int]) -> Reading:
     mepc, ra, _, sp, mcause, mtval, low = registers[:7]
     if mcause & _INTERRUPT or not mepc:
         return Reading(pc=mepc, lr=ra, sp=sp, stack_low=low)
-    name = _known()["causes"].get(mcause, f"trap {mcause}")
+    name = _tables()["causes"].get(mcause, f"trap {mcause}")
     return Reading(name, f"mtval 0x{mtval:08x}" if mcause in _WITH_ADDRESS else "", mepc, ra, sp, low)
 
 
@@ -139,8 +139,8 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
 
 def region_of(number: int, manifest: Manifest) -> str:
     """Return a readable name of a region, by its operator's number or key, with the model's nodes; "": none."""
-    own = (one for one in manifest.operators if one.index == number and one.backend)
-    region = next(own, None) or next((one for one in manifest.inner_regions if one.key == number), None)
+    operators = (operator for operator in manifest.operators if operator.index == number and operator.backend)
+    region = next(operators, None) or next((region for region in manifest.inner_regions if region.key == number), None)
     if region is None:
         return ""
     nodes = [f'"{short_name(origin)}"' for origin in region.origins[:5]]
@@ -156,9 +156,9 @@ def of_exit(status: int, *, board: Board) -> DeviceError | None:
     number = status - _EXIT
     if not 0 <= number <= _EXIT_MOST:
         return None
-    known = _known()["exceptions" if board.cpu.startswith("cortex-m") else "causes"]
+    names = _tables()["exceptions" if board.cpu.startswith("cortex-m") else "causes"]
     return DeviceError(
-        f"{known.get(number, f'exception {number}')} on the device",
+        f"{names.get(number, f'exception {number}')} on the device",
         details=[f"the emulator ended with exit code {status} without naming the place"],
     )
 

@@ -113,11 +113,11 @@ class GraphExecutor:
                 f"the graph of {manifest.model} is malformed", details=details, hint="build it again"
             ) from None
         expected = [tensor.shape for tensor in (*manifest.inputs, *manifest.outputs)]
-        found = [placed.shape for placed in (*self._inputs, *self._outputs)]
-        if expected != found:
+        actual = [placed.shape for placed in (*self._inputs, *self._outputs)]
+        if expected != actual:
             raise UsageError(
                 f"the graph does not belong to {manifest.model}",
-                details=[f"expected input and output shapes {expected}", f"found {found}"],
+                details=[f"expected input and output shapes {expected}", f"found {actual}"],
             )
 
     @classmethod
@@ -189,14 +189,14 @@ class GraphExecutor:
                 f"the graph of {self._manifest.model} has no node {name!r}", details=[_alike(name, [*self._written])]
             )
         count, outputs = self._written[name]
-        found = []
+        arrays = []
         with self._client.owner.alone():
             self._call(count, inputs)
             for placed in outputs:
                 dtype = np.dtype(placed.dtype)
                 data = self._client.read_at(*placed.place, dtype.itemsize * math.prod(placed.shape))
-                found.append(np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(placed.shape))
-        return found[0] if len(found) == 1 else tuple(found)
+                arrays.append(np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(placed.shape))
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
     def run(self, inputs: Mapping[str, ArrayLike] | None = None) -> dict[str, Array]:
         """Write the inputs, call every operator, read the outputs.
@@ -252,20 +252,20 @@ def find(manifest: Manifest, name: str) -> Function:
     Raises:
         UsageError: there is none; the message lists similar names.
     """
-    known = manifest.functions
-    if not known:
+    names = manifest.functions
+    if not names:
         raise UsageError(
             f"the firmware of {manifest.model} has no functions that can be called by name",
             details=[f"it was built with --operators-api {manifest.operators_api}"],
             hint="build it with: --operators-api packed",
         )
-    if name not in known:
+    if name not in names:
         raise UsageError(
             f"{manifest.model} has no function {name!r}",
-            details=[_alike(name, known)],
+            details=[_alike(name, names)],
             hint="device.functions() lists them all",
         )
-    number = known.index(name)
+    number = names.index(name)
     if number < len(manifest.operators):
         return Function(name, manifest.operators[number].reads, manifest.operators[number].writes)
     reads = tuple(_operand(tensor, "inputs", index) for index, tensor in enumerate(manifest.inputs))
@@ -282,28 +282,28 @@ def operator_of(manifest: Manifest, name: str) -> int | None:
     """
     if name == f"{manifest.model}_run":
         return None
-    own = {called: one.index for one in manifest.operators for called in (one.name, str(one.index))}
+    numbers = {key: operator.index for operator in manifest.operators for key in (operator.name, str(operator.index))}
     shared = [operator for operator in manifest.operators if operator.function == name]
-    if name in own or len(shared) == 1:
-        return own[name] if name in own else shared[0].index
+    if name in numbers or len(shared) == 1:
+        return numbers[name] if name in numbers else shared[0].index
     if shared:
         raise UsageError(
             f"{name} computes {plural.count(len(shared), 'operator')} of {manifest.model}",
             details=[f"choose one: {', '.join(operator.name for operator in shared)}"],
         )
-    known = [*(operator.name for operator in manifest.operators), f"{manifest.model}_run"]
+    names = [*(operator.name for operator in manifest.operators), f"{manifest.model}_run"]
     raise UsageError(
         f"{manifest.model} has no function {name!r}",
-        details=[_alike(name, known)],
+        details=[_alike(name, names)],
         hint="mtool bench --layers lists the operators",
     )
 
 
-def _alike(name: str, known: Sequence[str]) -> str:
+def _alike(name: str, names: Sequence[str]) -> str:
     """Return an error detail with names similar to an unknown one, or else the first ones."""
-    alike = spelling.near(name, known, _SHOWN)
-    more = [f"and {len(known) - _SHOWN} more"] if not alike and len(known) > _SHOWN else []
-    return f"{'similar' if alike else 'available'}: {', '.join([*(alike or known[:_SHOWN]), *more])}"
+    alike = spelling.near(name, names, _SHOWN)
+    more = [f"and {len(names) - _SHOWN} more"] if not alike and len(names) > _SHOWN else []
+    return f"{'similar' if alike else 'available'}: {', '.join([*(alike or names[:_SHOWN]), *more])}"
 
 
 def call(
@@ -316,18 +316,18 @@ def call(
         DeviceError: there is no such function on the device, or it failed.
     """
     if len(arguments) != len(function.reads):
-        wanted = [f"{one.value} ({tensors.shown(one.dtype, one.shape)})" for one in function.reads]
+        expected = [f"{operand.value} ({tensors.shown(operand.dtype, operand.shape)})" for operand in function.reads]
         raise UsageError(
             f"{function.name} takes {len(function.reads)} array{'s' * (len(function.reads) != 1)}",
-            details=[f"expected  {', '.join(wanted) or 'none'}", f"found     {len(arguments)}"],
+            details=[f"expected  {', '.join(expected) or 'none'}", f"found     {len(arguments)}"],
         )
-    arrays = [tensors.as_array(one.value, array) for one, array in zip(function.reads, arguments, strict=True)]
-    written = [bytes_of(one.value, one, array) for one, array in zip(function.reads, arrays, strict=True)]
+    arrays = [tensors.as_array(operand.value, array) for operand, array in zip(function.reads, arguments, strict=True)]
+    written = [bytes_of(operand.value, operand, array) for operand, array in zip(function.reads, arrays, strict=True)]
     for operand, data in zip(function.reads, written, strict=True):
         client.write_at(*place_of(operand), data)
-    placed = [Placed(one.dtype, one.shape, *place_of(one)) for one in (*function.reads, *function.writes)]
+    placed = [Placed(value.dtype, value.shape, *place_of(value)) for value in (*function.reads, *function.writes)]
     client.invoke(client.lookup(function.name), placed, work_s=work_s)
-    results = tuple(array_of(one, client.read_at(*place_of(one), one.bytes)) for one in function.writes)
+    results = tuple(array_of(operand, client.read_at(*place_of(operand), operand.bytes)) for operand in function.writes)
     return results[0] if len(results) == 1 else results
 
 

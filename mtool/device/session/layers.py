@@ -41,9 +41,9 @@ def intermediates(
     operators = device.manifest.operators
     if any(not operator.writes for operator in operators):
         raise UsageError("mtool.json does not have the operators' outputs", hint="build the project again")
-    given = to_bytes(device.manifest.inputs, inputs)
-    sizes = sizes_in(device.manifest.inputs, given)
-    stepping = Stepping(client, device.manifest, given)
+    input_bytes = to_bytes(device.manifest.inputs, inputs)
+    sizes = sizes_in(device.manifest.inputs, input_bytes)
+    stepping = Stepping(client, device.manifest, input_bytes)
     stepping.begin()
     for operator in operators:
         stepping.run(operator, work_s=device.work_s)
@@ -71,11 +71,11 @@ def tensor(device: Device, name: str, inputs: Mapping[str, ArrayLike]) -> Array:
     if name in inputs:
         to_bytes(device.manifest.inputs, inputs)
         return np.array(inputs[name])
-    known = {each for operator in device.manifest.operators for each in _names(operator)}
-    if name not in known:
+    names = {tensor_name for operator in device.manifest.operators for tensor_name in _names(operator)}
+    if name not in names:
         raise UsageError(
             f"no operator of {device.manifest.model} writes {name!r}",
-            details=[f"similar: {', '.join(spelling.near(name, known)) or 'none'}"],
+            details=[f"similar: {', '.join(spelling.near(name, names)) or 'none'}"],
             hint="tensors inside an operator can't be read; list the operators with mtool bench --layers",
         )
     for operator, operand, array in intermediates(device, inputs):

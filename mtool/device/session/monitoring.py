@@ -72,8 +72,8 @@ class Listener:
             )
         elif frame.type == Message.MT_FAULT:
             fault = read_fault(frame.payload)
-            known = self._manifest
-            error = device_error(fault) if known is None else faults.explain(fault, known, self._firmware)
+            manifest = self._manifest
+            error = device_error(fault) if manifest is None else faults.explain(fault, manifest, self._firmware)
             yield from (DeviceOutput("fault", line) for line in error.lines())
         else:
             yield DeviceOutput("rpc", _described(frame))
@@ -83,7 +83,7 @@ def _described(frame: Frame) -> str:
     """Return a frame in one line."""
     is_reply = bool(frame.type & protocol.REPLY) and frame.type < Message.MT_RESEND
     number = frame.type & ~protocol.REPLY if is_reply else frame.type
-    name = next((one.name.removeprefix("MT_") for one in Message if one == number), f"type 0x{frame.type:02x}")
+    name = next((kind.name.removeprefix("MT_") for kind in Message if kind == number), f"type 0x{frame.type:02x}")
     parts = [f"{name} reply" if is_reply else name, f"session {frame.session:04x}", f"#{frame.sequence}"]
     if is_reply and frame.payload:
         parts.append(describe(frame.payload[0]))

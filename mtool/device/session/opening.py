@@ -208,12 +208,12 @@ def attached(project: Project, port: str, probe: str) -> Attached | None:
             f"the firmware for {board.name} uses RTT and needs a debugger to read it",
             hint="choose one: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
         )
-    found = ports.require(board, selector)
+    device = ports.require(board, selector)
     if selector.port.startswith("rtt:") and channel not in (None, RTT):
         raise UsageError(
             f"--port {selector.port}: the firmware has no RTT", hint=f"build it with --option {CHANNEL}=rtt"
         )
-    return found
+    return device
 
 
 def _gdb_port(project: Project) -> int:

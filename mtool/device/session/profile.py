@@ -111,9 +111,9 @@ class Profile:
     def __str__(self) -> str:
         lines = [f"{'#':>3}  {'operator':<28} {'schedule':<16} {self.unit:>14} {'/MAC':>7} {'share':>6}"]
         for row in self.operators:
-            each = "" if row.per_mac is None else f"{row.per_mac:.2f}"
+            per_mac = "" if row.per_mac is None else f"{row.per_mac:.2f}"
             lines.append(
-                f"{row.index:>3}  {row.title:<28.28} {row.by:<16.16} {row.median:>14,.0f} {each:>7} "
+                f"{row.index:>3}  {row.title:<28.28} {row.by:<16.16} {row.median:>14,.0f} {per_mac:>7} "
                 f"{self.share(row):>6.1%}"
             )
         return "\n".join([*lines, f"{'':>3}  {'all':<45} {self.total:>14,.0f}"])
@@ -158,7 +158,7 @@ def step_times(
             idle = client.time(0, work_s=work_s, operator=operator.index)
             spent = stepping.run(operator, work_s=work_s)
             times[operator.index].append(max(spent - idle, 0.0))
-    return [statistics.median(found) for found in times]
+    return [statistics.median(samples) for samples in times]
 
 
 def _time_of(parts: Sequence[Operator], medians: Sequence[float]) -> OperatorTime:

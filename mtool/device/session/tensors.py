@@ -30,12 +30,12 @@ def sizes_of(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> dict
     Raises:
         UsageError: two of them disagree about a size, or it is out of range.
     """
-    found: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, tuple[int, str]] = {}
 
     def note(symbol: str, size: int, where: str) -> None:
-        known, there = found.setdefault(symbol, (size, where))
-        if known != size:
-            details = [f"{there} is {known}", f"{where} is {size}"]
+        first_size, first_place = sizes.setdefault(symbol, (size, where))
+        if first_size != size:
+            details = [f"{first_place} is {first_size}", f"{where} is {size}"]
             raise UsageError("the inputs disagree about a size", details=details)
 
     for tensor in (tensor for tensor in tensors if tensor.dims is not None and tensor.name in arrays):
@@ -49,14 +49,14 @@ def sizes_of(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> dict
             continue
         if tensor.name in arrays:
             note(limits.symbol, int(np.asarray(arrays[tensor.name])), tensor.name)
-        size, where = found.get(limits.symbol, (limits.most, ""))
+        size, where = sizes.get(limits.symbol, (limits.most, ""))
         if where and not limits.least <= size <= limits.most:
             raise UsageError(
                 f"{limits.dimension} is out of range: {size}",
                 details=[f"expected  {limits.least} to {limits.most}", f"found     {size}, as {where}"],
                 hint=f"for larger sizes compile with: --max {limits.dimension}={size}" if size > limits.most else "",
             )
-    return {symbol: size for symbol, (size, _) in found.items()}
+    return {symbol: size for symbol, (size, _) in sizes.items()}
 
 
 def shape_at(tensor: Tensor, sizes: Sizes) -> tuple[int, ...]:
@@ -80,16 +80,16 @@ def bytes_at(tensor: Tensor, sizes: Sizes) -> int:
 
 def operand_at(operand: Operand, sizes: Sizes) -> Operand:
     """Return an operator's tensor with its shape at run-time sizes."""
-    own: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if operand.dims is not None:
         shape = tuple(parsed(text).at(sizes) for text in operand.dims)
-        own = {"shape": shape, "bytes": math.prod(shape) * np.dtype(operand.stored).itemsize, "dims": None}
+        changes = {"shape": shape, "bytes": math.prod(shape) * np.dtype(operand.stored).itemsize, "dims": None}
     source = operand.source
     if source is not None and source.reshapes is not None:
-        shapes = iter([tuple(parsed(text).at(sizes) for text in each) for each in source.reshapes])
+        shapes = iter([tuple(parsed(text).at(sizes) for text in shape) for shape in source.reshapes])
         moves = tuple((what, next(shapes) if what == "reshape" else numbers) for what, numbers in source.moves)
-        own["source"] = source.model_copy(update={"moves": moves, "reshapes": None})
-    return operand.model_copy(update=own) if own else operand
+        changes["source"] = source.model_copy(update={"moves": moves, "reshapes": None})
+    return operand.model_copy(update=changes) if changes else operand
 
 
 _KINDS = {"inputs": protocol.INPUTS, "outputs": protocol.OUTPUTS, "arena": protocol.ARENA}
@@ -156,23 +156,22 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
     expected = {tensor.name for tensor in tensors}
     sized = {tensor.name for tensor in tensors if tensor.range is not None}
     if not expected - sized <= set(arrays) <= expected:
-        wanted = ", ".join(map(_described, required_inputs(tensors)))
+        needed = ", ".join(map(_described, required_inputs(tensors)))
         raise UsageError(
             "the names are not those of the model's inputs",
-            details=[f"expected  {wanted}", f"found     {', '.join(map(str, arrays)) or 'nothing'}"],
+            details=[f"expected  {needed}", f"found     {', '.join(map(str, arrays)) or 'nothing'}"],
         )
-    given = {tensor.name: as_array(tensor.name, arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
+    converted = {tensor.name: as_array(tensor.name, arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
     for tensor in required_inputs(tensors):
-        if tensor.dims is not None and given[tensor.name].ndim != len(tensor.dims):
-            bytes_of(tensor.name, tensor, given[tensor.name])  # raises the error that says what is wrong
-    sizes = sizes_of(tensors, given)
-    found = []
-    for tensor in tensors:
-        if tensor.range is not None:
-            found.append(np.int32(sizes[tensor.range.symbol]).astype("<i4").tobytes())
-        else:
-            found.append(bytes_of(tensor.name, tensor_at(tensor, sizes), given[tensor.name]))
-    return found
+        if tensor.dims is not None and converted[tensor.name].ndim != len(tensor.dims):
+            bytes_of(tensor.name, tensor, converted[tensor.name])  # raises the error that says what is wrong
+    sizes = sizes_of(tensors, converted)
+    return [
+        bytes_of(tensor.name, tensor_at(tensor, sizes), converted[tensor.name])
+        if tensor.range is None
+        else np.int32(sizes[tensor.range.symbol]).astype("<i4").tobytes()
+        for tensor in tensors
+    ]
 
 
 def zeros(tensors: Sequence[Tensor]) -> list[bytes]:

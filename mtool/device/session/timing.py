@@ -133,7 +133,7 @@ def measure(
     """
     if seconds <= 0 or repeat < 1:
         raise UsageError("seconds and repeat must be positive", details=[f"found {seconds} and {repeat}"])
-    found = []
+    calibrations = []
     for _ in range(repeat):
         before_start = clock()
         client.start_timer()
@@ -147,8 +147,8 @@ def measure(
             raise DeviceError("the device's timer does not run", details=details)
         shortest, longest = before_stop - started, stopped - before_start
         ratio = (shortest + longest) / 2 / elapsed_s
-        found.append(Calibration(ratio, (longest - shortest) / 2 / elapsed_s, seconds))
-    return min(found, key=lambda one: one.error)
+        calibrations.append(Calibration(ratio, (longest - shortest) / 2 / elapsed_s, seconds))
+    return min(calibrations, key=lambda calibration: calibration.error)
 
 
 _CHECKED_S = 0.05
@@ -163,10 +163,10 @@ def check_runs(client: Client) -> None:
     """
     hint = "mt_rpc_time returns a counter that is enabled and counts up; *hz is its rate"
     try:
-        found = measure(client, _CHECKED_S, repeat=1)
+        calibration = measure(client, _CHECKED_S, repeat=1)
     except DeviceError as stands:
         raise DeviceError(stands.what, details=stands.details, hint=hint) from None
-    ratio, error = found.ratio, found.error
+    ratio, error = calibration.ratio, calibration.error
     off = f"{1 / ratio:,.1f} times as fast as this computer's clock" if ratio < 1 else f"{ratio:,.1f} times as slow"
     if not 1 / _FAR <= ratio <= _FAR:
         what = "the device's timer counts down, or at another rate"
@@ -191,8 +191,8 @@ def store(device: str, calibration: Calibration, *, environment: Mapping[str, st
         hint = "set XDG_STATE_HOME to an absolute path"
         raise UsageError("there is no folder to save the calibration in", hint=hint)
     path = state / _FILE
-    known = _read(path) | {device: asdict(calibration)}
-    files.write(path, (json.dumps(known, indent=2, sort_keys=True) + "\n").encode(), follow=True)
+    calibrations = _read(path) | {device: asdict(calibration)}
+    files.write(path, (json.dumps(calibrations, indent=2, sort_keys=True) + "\n").encode(), follow=True)
     return path
 
 
@@ -207,7 +207,7 @@ def stored(device: str, *, environment: Mapping[str, str] = os.environ) -> Calib
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
     try:
-        known = json.loads(path.read_text()) if path.is_file() else {}
+        calibrations = json.loads(path.read_text()) if path.is_file() else {}
     except (OSError, ValueError):
         return {}  # missing, or not mtool's
-    return known if isinstance(known, dict) else {}
+    return calibrations if isinstance(calibrations, dict) else {}

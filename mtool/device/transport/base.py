@@ -33,7 +33,7 @@ class Transport(Closing):
     _arrived: bytearray
     """Bytes that arrived while others were sent."""
 
-    def _taken(self) -> bytes:
+    def _drain(self) -> bytes:
         """Return the bytes that arrived while others were sent."""
         data = bytes(self._arrived)
         self._arrived.clear()

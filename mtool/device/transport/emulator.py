@@ -106,8 +106,8 @@ def halted_command(emulator: Emulator, elf: Path, port: str, *, channel: Channel
     """Return the emulator's argv without the firmware, halted, with its gdb stub at `port` ("host:port")."""
     words = command(emulator, elf, channel=channel)
     loads = [index for index, word in enumerate(words) if word in ("-kernel", "-bios") and str(elf) in words[index + 1]]
-    kept = [word for index, word in enumerate(words) if index not in loads and index - 1 not in loads]
-    return [*kept, "-gdb", f"tcp:{port}", "-S"]
+    argv = [word for index, word in enumerate(words) if index not in loads and index - 1 not in loads]
+    return [*argv, "-gdb", f"tcp:{port}", "-S"]
 
 
 def open_halted(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") -> tuple[ProcessTransport, str]:
@@ -168,20 +168,20 @@ def compiled_program(emulator: Emulator) -> str:
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            made = Path(folder) / emulator.program
-            argv = [compiler, "-O2", "-o", str(made), str(source), *(f"-l{name}" for name in emulator.libraries)]
+            program = Path(folder) / emulator.program
+            argv = [compiler, "-O2", "-o", str(program), str(source), *(f"-l{name}" for name in emulator.libraries)]
             try:
                 proc.run(argv, what=f"build of the emulator {emulator.program}", timeout_s=_COMPILE_S)
             except BuildError as failed:
                 raise BuildError(failed.what, details=failed.details, hint=_install(emulator)) from None
-            made.replace(target)
+            program.replace(target)
     return str(target)
 
 
 def _library(compiler: str, name: str, emulator: Emulator) -> str:
     """Return a library's file, with its version: another version needs another program."""
-    asked = [compiler, f"-print-file-name=lib{name}.so"]
-    path = Path(proc.run(asked, what=f"search for lib{name}", timeout_s=_COMPILE_S).output.strip())
+    argv = [compiler, f"-print-file-name=lib{name}.so"]
+    path = Path(proc.run(argv, what=f"search for lib{name}", timeout_s=_COMPILE_S).output.strip())
     if not path.is_absolute():  # the compiler prints the bare name if the file is missing
         raise BuildError(
             f"lib{name} is not installed", details=[f"{emulator.program} needs it"], hint=_install(emulator)

@@ -68,10 +68,10 @@ class TcpTransport(Transport):
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Send all of `data`; receives meanwhile, so that full buffers never block both ends."""
         deadline = time.monotonic() + timeout_s
-        left = memoryview(data)
-        while left:
+        rest = memoryview(data)
+        while rest:
             try:
-                left = left[self._socket.send(left) :]
+                rest = rest[self._socket.send(rest) :]
             except BlockingIOError:
                 if not self._wait(deadline - time.monotonic(), to_write=True):
                     raise CommunicationError(f"{self.name} did not accept all bytes within {timeout_s:.3g} s") from None
@@ -81,7 +81,7 @@ class TcpTransport(Transport):
 
     def read(self, *, timeout_s: float) -> bytes:
         """Return the bytes that have arrived, as soon as there are any; empty after `timeout_s` without a byte."""
-        return self._taken() or self._receive() or (self._receive() if self._wait(timeout_s, to_write=False) else b"")
+        return self._drain() or self._receive() or (self._receive() if self._wait(timeout_s, to_write=False) else b"")
 
     def close(self) -> None:
         """Close the connection."""
@@ -152,13 +152,13 @@ class GdbMemory:
             piece = min(count - len(data), _MOST_BYTES)
             answer = self._ask(f"m{address + len(data):x},{piece:x}".encode())
             try:
-                found = bytes.fromhex(answer.decode("ascii"))
+                received = bytes.fromhex(answer.decode("ascii"))
             except ValueError:
-                found = b""
-            if len(found) != piece:
+                received = b""
+            if len(received) != piece:
                 what = f"{self.name} can't read {piece} B at 0x{address + len(data):08x}"
                 raise CommunicationError(what, details=[f"its answer: {answer!r}"])
-            data += found
+            data += received
         return data
 
     def write(self, address: int, data: bytes) -> None:
@@ -208,16 +208,16 @@ class GdbMemory:
         """Return the next packet's contents, and acknowledge it; printed output (`O`) is skipped."""
         deadline = time.monotonic() + _ANSWER_S
         while True:
-            while found := _PACKET.search(self._received):
-                self._received = self._received[found.end() :]
+            while match := _PACKET.search(self._received):
+                self._received = self._received[match.end() :]
                 self._channel.write(b"+", timeout_s=_ANSWER_S)
-                text = _expanded(found[1])
+                text = _expanded(match[1])
                 if text == b"OK" or not text.startswith(b"O"):
                     return text
-            left = deadline - time.monotonic()
-            if left <= 0:
+            rest_s = deadline - time.monotonic()
+            if rest_s <= 0:
                 raise CommunicationError(f"{self.name} does not answer like a gdb server")
-            self._received += self._channel.read(timeout_s=left)
+            self._received += self._channel.read(timeout_s=rest_s)
 
     def _stopped(self, answer: bytes) -> None:
         """Check that the target has stopped.
@@ -233,5 +233,5 @@ class GdbMemory:
 
 def _expanded(text: bytes) -> bytes:
     """Return a packet's text without its escapes and run lengths."""
-    plain = _REPEATED.sub(lambda found: found[1] * (found[2][0] - 29 + 1), text)
-    return _ESCAPED.sub(lambda found: bytes([found[1][0] ^ 0x20]), plain)
+    plain = _REPEATED.sub(lambda match: match[1] * (match[2][0] - 29 + 1), text)
+    return _ESCAPED.sub(lambda match: bytes([match[1][0] ^ 0x20]), plain)

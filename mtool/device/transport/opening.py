@@ -58,11 +58,11 @@ def parse(port: str) -> Address | None:
         return Address("tcp", *_host_and_port(port, port.removeprefix("tcp:").removeprefix("//")))
     if not port.startswith("rtt:") and port != "rtt":
         return None
-    text, at, given = port.partition("@")
+    text, at, address = port.partition("@")
     server, colon, where = text.removeprefix("rtt").removeprefix(":").partition(":")
-    if at and re.fullmatch(r"0[xX][0-9A-Fa-f]{1,8}", given) is None:
-        raise _wrong(port, f"{given!r} is not an address of a control block", "example: --port rtt:jlink@0x20000400")
-    block = int(given, 16) if at else None
+    if at and re.fullmatch(r"0[xX][0-9A-Fa-f]{1,8}", address) is None:
+        raise _wrong(port, f"{address!r} is not an address of a control block", "example: --port rtt:jlink@0x20000400")
+    block = int(address, 16) if at else None
     if server not in _SERVERS:
         what = f"{server!r} is not a reader of RTT" if server else "the reader of RTT is missing"
         raise _wrong(port, what, spelling.did_you_mean(server, _SERVERS, otherwise="example: --port rtt:jlink"))
@@ -75,13 +75,13 @@ def parse(port: str) -> Address | None:
 
 
 def _host_and_port(port: str, text: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:/\s]+):(\d{1,5})/?", text)
-    if found is None:
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:/\s]+):(\d{1,5})/?", text)
+    if match is None:
         raise _wrong(port, "HOST:PORT is missing", "example: --port tcp://192.168.1.7:4000")
-    number = int(found[2])
+    number = int(match[2])
     if not 0 < number < 1 << 16:
         raise _wrong(port, f"{number} is not a TCP port", "use a port from 1 to 65535")
-    return found[1].strip("[]"), number
+    return match[1].strip("[]"), number
 
 
 def _wrong(port: str, what: str, hint: str) -> UsageError:
@@ -120,9 +120,9 @@ def control_block(firmware: Path) -> int | None:
     """Return the address of RTT's control block in firmware, by its symbol; None: it has none."""
     try:
         with firmware.open("rb") as file:
-            tables = [one for one in ELFFile(file).iter_sections() if isinstance(one, SymbolTableSection)]
-            found = [symbol for table in tables for symbol in table.get_symbol_by_name(rtt.SYMBOL) or ()]
-            return int(found[0]["st_value"]) if found else None
+            tables = [section for section in ELFFile(file).iter_sections() if isinstance(section, SymbolTableSection)]
+            symbols = [symbol for table in tables for symbol in table.get_symbol_by_name(rtt.SYMBOL) or ()]
+            return int(symbols[0]["st_value"]) if symbols else None
     except (OSError, ELFError):
         return None
 

@@ -62,11 +62,11 @@ class Pipes:
 
     def _send(self, file: IO[bytes]) -> None:
         while self._failed is None:
-            left = memoryview(self._to_send.get())
+            rest = memoryview(self._to_send.get())
             failed = None
             try:
-                while left:
-                    left = left[file.write(left) :]
+                while rest:
+                    rest = rest[file.write(rest) :]
             except (OSError, ValueError) as error:  # ValueError: it was closed here
                 failed = error if isinstance(error, OSError) else OSError(str(error))
             with self._sent:

@@ -54,9 +54,9 @@ def _pump(up: object, down: object) -> None:
     threading.Thread(target=receive, daemon=True).start()
     while not (ended.is_set() and not waiting):
         data = up.read()  # type: ignore[attr-defined]
-        left = memoryview(data)
-        while left:
-            left = left[os.write(1, left) :]
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(1, rest) :]
         with lock:
             piece = bytes(waiting)
         sent = down.write(piece) if piece else 0  # type: ignore[attr-defined]

@@ -78,14 +78,14 @@ class RttTransport(Transport):
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Send all of `data`; bytes that arrive meanwhile are kept."""
-        left = data
+        rest = data
 
         def send() -> bool:
-            nonlocal left
+            nonlocal rest
             up, down = self._rings()
             self._arrived += self._take(up)
-            left = left[self._put(down, left) :]
-            return not left
+            rest = rest[self._put(down, rest) :]
+            return not rest
 
         if not self._poll(send, timeout_s):
             raise CommunicationError(f"{self.name} did not accept all bytes within {timeout_s:.3g} s")
@@ -99,7 +99,7 @@ class RttTransport(Transport):
 
         if not self._arrived:
             self._poll(receive, timeout_s)
-        return self._taken()
+        return self._drain()
 
     def close(self) -> None:
         """Release the device, which continues to run."""
@@ -112,10 +112,10 @@ class RttTransport(Transport):
         while True:
             with self._memory.access():
                 done = step()
-            left = deadline - time.monotonic()
-            if done or left <= 0:
+            rest_s = deadline - time.monotonic()
+            if done or rest_s <= 0:
                 return done
-            time.sleep(min(wait_s, left))
+            time.sleep(min(wait_s, rest_s))
             wait_s = min(2 * wait_s, _LONGEST_POLL_S)
 
     def _find(self) -> bool:

@@ -73,7 +73,7 @@ class SerialTransport(Transport):
                 self._keep_what_arrived()
         except (OSError, TypeError) as failed:  # pyserial raises TypeError if the port was closed meanwhile
             raise self._gone(failed) from None
-        return self._taken()
+        return self._drain()
 
     def set_baud(self, baud: int) -> None:
         """Continue at another rate; bytes that have arrived are discarded."""
@@ -137,10 +137,10 @@ def _announced(process: ProcessTransport, announces: str, timeout_s: float) -> s
     """Return the name that the program prints after `announces`."""
     deadline = time.monotonic() + timeout_s
     printed = ""
-    while (left := deadline - time.monotonic()) > 0:
-        printed += process.read(timeout_s=left).decode(errors="replace")
-        _, found, name = printed.partition(announces)
-        if found and any(blank in name for blank in " \r\n"):
+    while (rest_s := deadline - time.monotonic()) > 0:
+        printed += process.read(timeout_s=rest_s).decode(errors="replace")
+        _, mark, name = printed.partition(announces)
+        if mark and any(blank in name for blank in " \r\n"):
             return name.split()[0]
     what = f"{process.name} printed no terminal name within {timeout_s:.3g} s"
     raise CommunicationError(what, details=[f"expected: {announces!r} and a name", *printed.splitlines()[-5:]])

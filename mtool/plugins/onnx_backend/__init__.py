@@ -59,21 +59,21 @@ class Specialisation:
             if name in self.fixed
         )
 
-    def outputs(self, found: Sequence[Array]) -> dict[str, Array]:
+    def outputs(self, arrays: Sequence[Array]) -> dict[str, Array]:
         """Return the outputs by name, in order and with their true sizes, from the C function's outputs."""
         tensors = self.model.manifest.outputs
-        return sampling.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, found, strict=True)})
+        return sampling.cut(tensors, {tensor.name: data for tensor, data in zip(tensors, arrays, strict=True)})
 
 
-def waits_for_run(model: onnx.ModelProto, given: ModelOptions) -> bool:
+def waits_for_run(model: onnx.ModelProto, options: ModelOptions) -> bool:
     """Return whether a model has dimensions that are unknown before it runs."""
-    return any(dimension.name not in given.dims for dimension in symbolic_dimensions(_opened(model)))
+    return any(dimension.name not in options.dims for dimension in symbolic_dimensions(_opened(model)))
 
 
 def specialise(
     model: onnx.ModelProto,
     arrays: Sequence[Array] | None,
-    given: ModelOptions,
+    options: ModelOptions,
     name: str = "model",
     target: Target = HOST,
 ) -> Specialisation:
@@ -82,7 +82,7 @@ def specialise(
     Args:
         model: the model.
         arrays: the run's inputs, all of the ONNX model's in its order; None: they are unknown.
-        given: options that are known in advance.
+        options: options that are known in advance.
         name: the prefix of its C symbols.
         target: the target to compile for.
 
@@ -94,18 +94,18 @@ def specialise(
     model = _opened(model)
     names = input_names(model)
     if arrays is not None and len(arrays) != len(names):
-        found = [f"expected {len(names)}: {', '.join(names)}", f"found    {len(arrays)}"]
-        raise UsageError("wrong number of inputs for the model", details=found)
+        details = [f"expected {len(names)}: {', '.join(names)}", f"found    {len(arrays)}"]
+        raise UsageError("wrong number of inputs for the model", details=details)
     fixed: dict[str, Array] = {}
     while True:  # the next request may depend on the values known now
-        constants, dims = {**given.constants, **fixed}, given.dims
+        constants, dims = {**options.constants, **fixed}, options.dims
         if arrays is not None:
             open_inputs = {value: data for value, data in zip(names, arrays, strict=True) if value not in constants}
             dims = {**dims, **_sizes(model, open_inputs, dims)}
         try:
-            options = replace(given, constants=constants, dims=dims, natural_maxima=True)
-            made = to_c(model, name, options, target)
-            return Specialisation(made, names, fixed)
+            run_options = replace(options, constants=constants, dims=dims, natural_maxima=True)
+            compiled = to_c(model, name, run_options, target)
+            return Specialisation(compiled, names, fixed)
         except NeedsValues as needed:
             missing = [value for value in needed.inputs if value not in constants]
             if arrays is None or not missing:
@@ -113,18 +113,18 @@ def specialise(
             fixed |= {value: np.array(arrays[names.index(value)]) for value in missing}
 
 
-def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: ModelOptions) -> None:
+def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], options: ModelOptions) -> None:
     """Refuse inputs that differ from their values in `constants=`, which are part of the C.
 
     Raises:
         UsageError: an input differs; the message has its name.
     """
     for name, data in zip(input_names(model), arrays, strict=False):
-        if name not in given.constants:
+        if name not in options.constants:
             continue
-        wanted, found = np.asarray(given.constants[name]), np.asarray(data)
-        if not _same(found, wanted):
-            shown, other = (np.array2string(array, threshold=_SHOWN) for array in (wanted, found))
+        expected, actual = np.asarray(options.constants[name]), np.asarray(data)
+        if not _same(actual, expected):
+            shown, other = (np.array2string(array, threshold=_SHOWN) for array in (expected, actual))
             raise UsageError(
                 f"input {name!r} differs from its value in constants=",
                 details=[f"expected {shown}, as in constants=", f"found    {other}"],
@@ -139,13 +139,13 @@ def _opened(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
+def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of symbolic dimensions that these inputs of a run have.
 
     Raises:
         UsageError: two inputs disagree, or one has the wrong number of dimensions.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for dimension in symbolic_dimensions(model):
         if dimension.value not in arrays:
             continue
@@ -154,16 +154,16 @@ def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[s
         if dimension.number >= len(shape):
             raise UsageError(f"missing {where}", details=[f"its shape is {list(shape)}"])
         size = shape[dimension.number]
-        wanted = given.get(dimension.name, found.get(dimension.name, size))
-        if wanted != size:
-            details = [f"expected {wanted}", f"found    {size}, {where}"]
+        expected = dims.get(dimension.name, sizes.get(dimension.name, size))
+        if expected != size:
+            details = [f"expected {expected}", f"found    {size}, {where}"]
             raise UsageError(f"dimension {dimension.name} has two sizes", details=details)
-        found[dimension.name] = size
-    return found
+        sizes[dimension.name] = size
+    return sizes
 
 
-def _same(one: Array, two: Array) -> bool:
-    return one.shape == two.shape and one.astype(two.dtype).tobytes() == two.tobytes()
+def _same(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and a.astype(b.dtype).tobytes() == b.tobytes()
 
 
 __all__ = ["Prepared", "ToolBackend", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
@@ -202,11 +202,11 @@ class Program:
 class Prepared(BackendRep):  # type: ignore[misc]
     """One model for a device: built, or waiting for the inputs that determine the C."""
 
-    def __init__(self, model: onnx.ModelProto, given: ModelOptions, board: boards.Board | None) -> None:
-        self._model, self._given, self._board = onnx.ModelProto(), given, board
+    def __init__(self, model: onnx.ModelProto, options: ModelOptions, board: boards.Board | None) -> None:
+        self._model, self._options, self._board = onnx.ModelProto(), options, board
         self._model.CopyFrom(model)  # a copy, as the caller may change the model before it runs
         self.programs: list[Program] = []
-        if waits_for_run(model, given):
+        if waits_for_run(model, options):
             return
         with contextlib.suppress(NeedsValues):  # the first run provides them
             self._build(None)
@@ -220,8 +220,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
             DeviceError: the program died.
         """
         arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-        check_constants(self._model, arrays, self._given)
-        program = next((one for one in self.programs if one.specialisation.fits(arrays)), None)
+        check_constants(self._model, arrays, self._options)
+        program = next((program for program in self.programs if program.specialisation.fits(arrays)), None)
         if program is None:
             program = self._build(arrays)
         named = program.run(arrays)
@@ -231,7 +231,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def _build(self, arrays: Sequence[Array] | None) -> Program:
         """Build a program for a run, and close the oldest one if there are too many."""
         target = HOST if self._board is None else target_of(self._board)
-        program = Program(specialise(self._model, arrays, self._given, target=target), self._board)
+        program = Program(specialise(self._model, arrays, self._options, target=target), self._board)
         self.programs.append(program)
         if len(self.programs) > _MOST_PROGRAMS:
             self.programs.pop(0).close()

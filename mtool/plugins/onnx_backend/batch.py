@@ -122,9 +122,9 @@ class Batch(Built):
         running = self._running = self._running or Answering([str(self.program)])
         with contextlib.suppress(BrokenPipeError):
             running.child.write(request)
-        wanted = sum(tensor.bytes for tensor in model.outputs)
-        data = running.answers.read(wanted)
-        if len(data) == wanted:
+        expected_bytes = sum(tensor.bytes for tensor in model.outputs)
+        data = running.answers.read(expected_bytes)
+        if len(data) == expected_bytes:
             return data
         code = running.child.wait(_GRACE_S)
         words = os.pread(running.errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
@@ -159,35 +159,35 @@ def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
 
 def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags: Sequence[str] = ("-O1",)) -> Batch:
     """Write the models' C and one program around them to `folder`, and compile it."""
-    found: dict[int, str] = {}
+    refusals: dict[int, str] = {}
     for model in models:
         for name in model.files:
             files.write(folder / name, model.files[name])
     include = resources.path("crt") / "include"
     while True:
-        kept = {number: one.manifest for number, one in enumerate(models) if number not in found}
-        files.write(folder / "batch.c", rendered("batch.c.j2", models=kept).encode())
+        accepted = {number: model.manifest for number, model in enumerate(models) if number not in refusals}
+        files.write(folder / "batch.c", rendered("batch.c.j2", models=accepted).encode())
         errors = ["-Werror"] if resources.warnings_are_errors() else []
         argv = [compiler, *STRICT, *errors, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode == 0:
-            return Batch(folder / "batch", models, found)
+            return Batch(folder / "batch", models, refusals)
         named = refused(done.output, models)
         if not named:
             raise BuildError("the batch can't be built", details=done.output.splitlines()[-20:])
-        found.update(named)
+        refusals.update(named)
 
 
 def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
     """Return the compiler's messages about models that it names, by the model's number."""
     numbers = {model.manifest.model: number for number, model in enumerate(models)}
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for name, message in re.findall(
         r"^(?:.*[/\\])?(\w+?)(?:_weights)?\.(?:c|h|inc):\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
     ):
         if name in numbers:
-            found.setdefault(numbers[name], message)
-    return found
+            messages.setdefault(numbers[name], message)
+    return messages
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -58,28 +58,28 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
         try:
             building.build(folder)
         except BuildError as failed:
-            found = batch.refused("\n".join(failed.details), models)
-            if not found.keys() - refused.keys():
+            new = batch.refused("\n".join(failed.details), models)
+            if not new.keys() - refused.keys():
                 raise
-            refused.update(found)
+            refused.update(new)
         else:
             return Firmware(session.open(folder), models, refused)
 
 
 def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[FileTree, Manifest]:
     """Return the files of all models that are not refused, with their driver, and the manifest of the whole."""
-    kept = [model for number, model in enumerate(models) if number not in refused]
+    accepted = [model for number, model in enumerate(models) if number not in refused]
     manifests = {number: model.manifest for number, model in enumerate(models) if number not in refused}
     files = {}
-    for model in kept:
+    for model in accepted:
         for name in model.files:
             if not name.endswith("_rpc.c"):  # included, not compiled by itself: the runtime's functions come in once
                 files[name.replace(".c", ".inc")] = model.files[name]
     request, reply = (
         Tensor(name=name, c_name=name, dtype="uint8", shape=(size,), bytes=size, arena_offset=None)
         for name, size in (
-            ("request", 4 + max((_bytes(one.inputs) for one in manifests.values()), default=0)),
-            ("reply", max((1, *(_bytes(one.outputs) for one in manifests.values())))),
+            ("request", 4 + max((_bytes(manifest.inputs) for manifest in manifests.values()), default=0)),
+            ("reply", max((1, *(_bytes(manifest.outputs) for manifest in manifests.values())))),
         )
     )
     files[f"{NAME}.c"] = batch.rendered("firmware.c.j2", models=manifests).encode()
@@ -88,7 +88,7 @@ def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[F
     files[f"{NAME}_rpc.c"] = descriptor.encode()
     manifest = Manifest(
         mtool_version="", model=NAME, model_file="", model_hash=model_hash, io="external", inputs=(request,),
-        outputs=(reply,), macs=sum(one.macs for one in manifests.values()), parameters=0, arena_bytes=0,
+        outputs=(reply,), macs=sum(manifest.macs for manifest in manifests.values()), parameters=0, arena_bytes=0,
         arena_bound_bytes=0, constant_bytes=0, constants=(), symbols={}, operators=(),
     )  # fmt: skip
     return FileTree(files), manifest

@@ -36,27 +36,27 @@ def parts_of(prepared: BuiltProject, device: Device, sample: Sample, cost: Cost)
         cost: the cost of the whole model.
     """
     manifest, elf = prepared.manifest, prepared.plain_firmware
-    found: dict[str, dict[str, float]] = {}
+    parts: dict[str, dict[str, float]] = {}
     names = {operator.index: _name(operator) for operator in manifest.operators}
     unit, factor = ("instructions", 1.0) if cost.instructions is not None else ("time_us", 1e-3)
     whole = cost.instructions if cost.instructions is not None else cost.time_ns
     profile = device.profile(sample, repeat=1)
     for row in profile.operators:
-        _add(found, names[row.index], unit, row.median * factor)
+        _add(parts, names[row.index], unit, row.median * factor)
     if whole is not None:
-        _add(found, REST, unit, max(whole - profile.total, 0.0) * factor)
+        _add(parts, REST, unit, max(whole - profile.total, 0.0) * factor)
     functions = {} if elf is None else dict(measure(elf, manifest).functions)
-    bounds = {} if elf is None else stack.bounds(elf, manifest, [one.function for one in manifest.operators])
-    for one in manifest.operators:
-        tensors = [operand for operand in (*one.reads, *one.writes) if operand.memory == "arena"]
-        _add(found, names[one.index], "code_bytes", functions.pop(one.function, 0))
-        _add(found, names[one.index], "constant_bytes", one.constant_bytes)
-        _add(found, names[one.index], "arena_bytes", sum(operand.bytes for operand in tensors) + one.scratch_bytes)
-        _add(found, names[one.index], "stack_bytes", bounds[one.function].bytes or 0 if one.function in bounds else 0)
+    bounds = {} if elf is None else stack.bounds(elf, manifest, [operator.function for operator in manifest.operators])
+    for op in manifest.operators:
+        tensors = [operand for operand in (*op.reads, *op.writes) if operand.memory == "arena"]
+        _add(parts, names[op.index], "code_bytes", functions.pop(op.function, 0))
+        _add(parts, names[op.index], "constant_bytes", op.constant_bytes)
+        _add(parts, names[op.index], "arena_bytes", sum(operand.bytes for operand in tensors) + op.scratch_bytes)
+        _add(parts, names[op.index], "stack_bytes", bounds[op.function].bytes or 0 if op.function in bounds else 0)
     for function, count in functions.items():
-        own = function.startswith((_LIBRARY, f"{manifest.model}_"))
-        _add(found, function.partition(".")[0] if own else REST, "code_bytes", count)
-    return found
+        is_own = function.startswith((_LIBRARY, f"{manifest.model}_"))
+        _add(parts, function.partition(".")[0] if is_own else REST, "code_bytes", count)
+    return parts
 
 
 def _name(operator: Operator) -> str:
@@ -64,8 +64,8 @@ def _name(operator: Operator) -> str:
     return f"{operator.origins[0]} ({operator.label})" if operator.origins else operator.name
 
 
-def _add(found: dict[str, dict[str, float]], name: str, figure: str, value: float) -> None:
-    figures = found.setdefault(name, {})
+def _add(parts: dict[str, dict[str, float]], name: str, figure: str, value: float) -> None:
+    figures = parts.setdefault(name, {})
     figures[figure] = figures.get(figure, 0) + round(value, 1)
 
 
@@ -78,10 +78,10 @@ def grown(limit: str, before: Parts, now: Parts) -> Iterator[str]:
         now: what is measured.
     """
     for figure in _OF_LIMITS.get(limit, ()):
-        rows = [(name, before.get(name, {}).get(figure, 0), each.get(figure, 0)) for name, each in now.items()]
+        rows = [(name, before.get(name, {}).get(figure, 0), after.get(figure, 0)) for name, after in now.items()]
         more = sorted((row for row in rows if row[2] > row[1] + 1), key=lambda row: row[1] - row[2])
         if figure == "arena_bytes" and more:  # the arena is as large as its largest step
-            more = [row for row in more if row[2] > max((each.get(figure, 0) for each in before.values()), default=0)]
+            more = [row for row in more if row[2] > max((old.get(figure, 0) for old in before.values()), default=0)]
         for name, old, new in more[:_MOST]:
             was = f"was {old:,.0f}" if name in before else "new"
             yield f"  {figure:<15} {name}: {new:,.0f}, {was}"
@@ -92,6 +92,6 @@ def grown(limit: str, before: Parts, now: Parts) -> Iterator[str]:
 def is_parts(value: Any) -> bool:
     """Return whether a value read from a file is the figures of operators."""
     return isinstance(value, dict) and all(
-        isinstance(figures, dict) and all(isinstance(one, int | float) for one in figures.values())
+        isinstance(figures, dict) and all(isinstance(value, int | float) for value in figures.values())
         for figures in value.values()
     )

@@ -71,9 +71,9 @@ class ModelUnderTest:
             MismatchError: they differ by more than the tolerance.
         """
         inputs = self.samples(samples, seed=seed) if isinstance(samples, int) else list(samples)
-        found = self.outputs(device, inputs)
+        outputs = self.outputs(device, inputs)
         expected = self.expected(inputs)
-        judge(self.compiled, inputs, expected, found, opened=lambda: contextlib.nullcontext(device)).check()
+        judge(self.compiled, inputs, expected, outputs, opened=lambda: contextlib.nullcontext(device)).check()
 
     def accuracy(self, device: Device, file: str) -> float:
         """Return the share of labelled samples whose largest output is at their label.
@@ -135,14 +135,14 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
         return session.open(model.prepared.folder, port=port, probe=probe, record=record)
     deployment = model.project.deployment_for(model.board, port=port, probe=probe)
     runner = runner_of(board, template=template_of(board, model.compiled.options), deployment=deployment)
-    found = find_device(board, deployment)
-    names = (found.probe, found.port) if found else ()
+    device = find_device(board, deployment)
+    names = (device.probe, device.port) if device else ()
 
     def attempt() -> Device:
         with locks.locked(*names):
             return open_flashed(model.prepared, runner, deployment, record=record)
 
-    reconnection = Reconnection.of(board, "", found.port if found else "", found.probe if found else "")
+    reconnection = Reconnection.of(board, "", device.port if device else "", device.probe if device else "")
     return reconnection.until_back(attempt) if reconnection.power is not None else attempt()
 
 
@@ -162,14 +162,14 @@ _DIFFERS = ("time_us", "duty_percent", "worst_hop_us")  # varies between runs by
 
 def figures_of(cost: Cost) -> dict[str, float]:
     """Return the figures that can have limits, by their names there; those that were not measured are left out."""
-    found: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         "instructions": cost.instructions,
         "time_us": None if cost.time_ns is None else cost.time_ns / 1e3,
         "flash_bytes": cost.flash_code_bytes + cost.flash_const_bytes,
         "ram_bytes": cost.arena_bytes + cost.ram_static_bytes + (cost.stack_bytes or 0),
         "stack_bytes": cost.stack_bound_bytes,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Limits:
     Attributes:
         folder: the project.
         board: the board's name.
-        given: the limits of the board, by their names in limits.toml.
+        limits: the limits of the board, by their names in limits.toml.
         last: the recorded figures, likewise.
         records: record the figures instead of comparing them with the last ones.
         seen: the figures of this run.
@@ -189,7 +189,7 @@ class Limits:
 
     folder: Path
     board: str
-    given: Mapping[str, float]
+    limits: Mapping[str, float]
     last: Mapping[str, float]
     records: bool = False
     seen: dict[str, float] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Limits:
         """
         figures = figures_of(cost)
         self.operators.update(cost.operators)
-        if "stack_bytes" in self.given and "stack_bytes" not in figures:
+        if "stack_bytes" in self.limits and "stack_bytes" not in figures:
             why = cost.stack_bound_unknown or f"the code of {self.board}'s core can't be read"
             what = f"stack_bytes has a limit on {self.board}, but is not known"
             raise MismatchError(what, details=[why], hint=f"remove the limit from {LIMITS}")
@@ -221,7 +221,7 @@ class Limits:
 
     def unlimited(self) -> str | None:
         """Return a note if limits.toml has limits only for other boards."""
-        if self.given or not self.others:
+        if self.limits or not self.others:
             return None
         return f"{LIMITS} has no limits for {self.board}; it has them for {', '.join(self.others)}"
 
@@ -232,12 +232,12 @@ class Limits:
             MismatchError: a figure exceeds its limit.
         """
         self.seen.update(figures)
-        found = {name: self._beyond(name, value) for name, value in figures.items()}
-        beyond = [line for lines in found.values() for line in lines]
+        lines_of = {name: self._beyond(name, value) for name, value in figures.items()}
+        beyond = [line for lines in lines_of.values() for line in lines]
         if beyond:
             raise MismatchError(
                 f"limits exceeded on {self.board}",
-                details=[*beyond, *self._grown([name for name, lines in found.items() if lines])],
+                details=[*beyond, *self._grown([name for name, lines in lines_of.items() if lines])],
                 hint=f"change the model or {LIMITS}; to accept the new figures: mtool test --record",
             )
 
@@ -253,11 +253,11 @@ class Limits:
 
     def _beyond(self, name: str, value: float) -> list[str]:
         lines = []
-        limit = self.given.get(name)
+        limit = self.limits.get(name)
         if limit is not None and (value < limit if name in _LEAST else value > limit):
             what = "at least" if name in _LEAST else "at most"
             lines.append(f"{name}   {_number(value)}, expected {what} {_number(limit)} ({LIMITS})")
-        last, percent = self.last.get(name), self.given.get(_WORSE)
+        last, percent = self.last.get(name), self.limits.get(_WORSE)
         if last and percent is not None and not self.records and name not in _DIFFERS:
             worse = 100 * ((last - value) if name in _LEAST else (value - last)) / last
             if worse > percent:
@@ -274,11 +274,11 @@ def load(folder: Path, board: str, *, records: bool = False) -> Limits:
     Raises:
         UsageError: a file can't be read, or is malformed.
     """
-    given, (last, operators) = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
-    others = tuple(name for name in given if name != board)
+    limits, (last, operators) = _limits(folder / LIMITS, board), _figures(folder / FIGURES)
+    others = tuple(name for name in limits if name != board)
     before = operators.get(board, {})
     return Limits(
-        folder, board, given.get(board, {}), last.get(board, {}), records, last_operators=before, others=others
+        folder, board, limits.get(board, {}), last.get(board, {}), records, last_operators=before, others=others
     )
 
 
@@ -305,18 +305,18 @@ def _limits(path: Path, board: str) -> dict[str, dict[str, float]]:
     if not path.is_file():
         return {}
     read, _ = configuration.read_toml(path)
-    known = (*_MOST, *_LEAST, _WORSE)
+    keys = (*_MOST, *_LEAST, _WORSE)
     for name, table in read.items():
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name} is not in a table", hint=f"put it below the board's name: [{board}]")
         if name != board:
             _check_board(path, name, board)
         for key, value in table.items():
-            if key not in known:
+            if key not in keys:
                 raise UsageError(
                     f"{path}: unknown key {key!r} in [{name}]",
-                    details=[f"expected one of: {', '.join(known)}"],
-                    hint=spelling.did_you_mean(key, known),
+                    details=[f"expected one of: {', '.join(keys)}"],
+                    hint=spelling.did_you_mean(key, keys),
                 )
             if not _is_limit(value):
                 raise UsageError(f"{path}: {key} in [{name}] must be 0 or more", details=[f"found {value!r}"])

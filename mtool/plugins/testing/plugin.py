@@ -169,9 +169,9 @@ def limits(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_boar
     """Return the limits for the board in limits.toml."""
     from mtool.plugins.testing.model import load
 
-    found = load(mtool_project.folder, mtool_board, records=pytestconfig.getoption("--mtool-record"))
-    pytestconfig.stash[LIMITS] = found
-    return found
+    loaded = load(mtool_project.folder, mtool_board, records=pytestconfig.getoption("--mtool-record"))
+    pytestconfig.stash[LIMITS] = loaded
+    return loaded
 
 
 @pytest.fixture(scope="session")

@@ -52,35 +52,35 @@ def sources(files: Iterable[str]) -> list[str]:
 def read(parts: Iterable[Part]) -> CSource:
     """Analyze the parts of a model's C files, without its weights."""
     functions: dict[str, Function] = {}
-    found, called, made, included = set[str](), set[str](), set[str](), set[str]()
+    words, called, macros, included = set[str](), set[str](), set[str](), set[str]()
     data_bytes = table_bytes = 0
     for part in parts:
         if part.kind == "include":
             included.add(part.name.removesuffix(".h"))
             continue
         text = without_comments(part)
-        own = tokens(text)
-        found |= {*own}
-        called |= {name for name, after in itertools.pairwise(own) if after == "("}
+        each = tokens(text)
+        words |= {*each}
+        called |= {name for name, after in itertools.pairwise(each) if after == "("}
         if part.kind == "text":
-            made |= {own[n + 2] for n, name in enumerate(own[:-2]) if name.isupper() and own[n + 1] == "("}
+            macros |= {each[n + 2] for n, name in enumerate(each[:-2]) if name.isupper() and each[n + 1] == "("}
         strings = text.replace("\\\\", "__").replace('\\"', "__").split('"')[1::2]
         table_bytes += sum(len(string) + 1 for string in strings)
         if part.kind == "function":
-            body = own[own.index("{") + 1 : -1]
+            body = each[each.index("{") + 1 : -1]
             functions[part.name] = Function(len(body), _is_wide(body))
-        elif part.kind == "object" and "const" in own[:2]:
-            is_list = own[own.index("=") + 1] == "{"
-            table_bytes += (8 if "int64_t" in own else 4) * (own.count(",") + 1) * is_list
-        elif part.kind == "object" and part.is_static and own[2] != "{":
-            count = int(own[own.index("[") + 1]) if "[" in own else 1
-            data_bytes += count * SIZES.get(own[own.index(part.name) - 1], _LARGEST)
-    has_float = any("float" in token or "double" in token for token in found)
+        elif part.kind == "object" and "const" in each[:2]:
+            is_list = each[each.index("=") + 1] == "{"
+            table_bytes += (8 if "int64_t" in each else 4) * (each.count(",") + 1) * is_list
+        elif part.kind == "object" and part.is_static and each[2] != "{":
+            count = int(each[each.index("[") + 1]) if "[" in each else 1
+            data_bytes += count * SIZES.get(each[each.index(part.name) - 1], _LARGEST)
+    has_float = any("float" in token or "double" in token for token in words)
     return CSource(
-        functions, frozenset(called), frozenset(made), _is_wide(found), has_float, data_bytes, table_bytes,
+        functions, frozenset(called), frozenset(macros), _is_wide(words), has_float, data_bytes, table_bytes,
         frozenset(included),
     )  # fmt: skip
 
 
-def _is_wide(found: Iterable[str]) -> bool:
-    return any("int64_t" in token or "double" in token for token in found)
+def _is_wide(tokens: Iterable[str]) -> bool:
+    return any("int64_t" in token or "double" in token for token in tokens)

@@ -113,7 +113,7 @@ def estimate(
     names = [name for name in sources(files) if name in files.outline]
     c_source, hot = (
         _read(tuple(part for name in some for part in parts_of(files, name)))
-        for some in (names, hot_sources(names, [one.model for one in manifest.models]))
+        for some in (names, hot_sources(names, [model.model for model in manifest.models]))
     )
     kinds = [_of_kind(kind, c_source, hot, manifest, board, template, options) for kind in template.firmware]
     needs = []
@@ -121,13 +121,13 @@ def estimate(
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
-        buffers = sum(one.device_buffers.get(name, 0) for one in manifest.models)
+        buffers = sum(model.device_buffers.get(name, 0) for model in manifest.models)
         most += (Part("backends' buffers", buffers),) * bool(buffers)
         most += (Part("pools", beside.get(name, 0)),) * (name in beside)
         most += (Part("constants", constants.get(name, 0)),) * (name in constants)
         if most or memory.is_always_used:
             needs.append(Need(name, memory.size, most))
-    too_large = [line for one in manifest.models for line in _too_large(files, one)]
+    too_large = [line for model in manifest.models for line in _too_large(files, model)]
     refused = tuple(dict.fromkeys(too_large)) if core_of(board)[0] == "avr" else ()
     return Estimate(tuple(needs), refused)
 
@@ -152,9 +152,9 @@ def _of_kind(
     runtime = runtime_of(kind, board, template)
     served = kind != "standalone"
     models = manifest.models
-    tensors = [tensor for one in models for tensor in (*one.inputs, *one.outputs)]
+    tensors = [tensor for model in models for tensor in (*model.inputs, *model.outputs)]
     outside = sum(tensor.outside_bytes + 8 for tensor in tensors if tensor.arena_offset is None)
-    count = sum(len(one.constants) for one in models)
+    count = sum(len(model.constants) for model in models)
     placed = sum(constants_in_memories(models).values())
     ring = ["uart_ring_bytes"] if options.get(CHANNEL, "uart") == "uart" else []
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", *ring)) if served else 0
@@ -172,7 +172,7 @@ def _of_kind(
             "data",
             Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + c_source.data_bytes + _ALIGNMENT, estimated=True),
         ),
-        ("data", Part("weights in RAM", sum(one.constant_bytes_in_ram for one in models))),
+        ("data", Part("weights in RAM", sum(model.constant_bytes_in_ram for model in models))),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
     if core == "avr":  # which reads weights in flash by other instructions
@@ -182,20 +182,20 @@ def _of_kind(
 
 def runtime_of(kind: str, board: Board, template: Template) -> Mapping[str, int]:
     """Return the bytes of code and data that a template's firmware takes without the model."""
-    own = template.name if template.name in _ASSUMED else _OWN[template.builder]
+    kind_of_template = template.name if template.name in _ASSUMED else _OWN[template.builder]
     if template.name in board.takes:
         return board.takes[template.name].model_dump()
-    measured = table()["templates"].get(own, {})
+    measured = table()["templates"].get(kind_of_template, {})
     by_kind = measured.get(board.cpu) or measured.get(core_of(board)[0]) or {}
-    found: Mapping[str, int] = by_kind.get(kind) or _ASSUMED[own]
-    return found
+    result: Mapping[str, int] = by_kind.get(kind) or _ASSUMED[kind_of_template]
+    return result
 
 
 def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> float:
     """Return the estimated bytes of the model's functions on a core, at the upper end."""
     ratios: Mapping[str, float] = entry["bytes_per_token"]
     largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
-    operators = [operator for one in manifest.models for operator in one.operators]
+    operators = [operator for model in manifest.models for operator in model.operators]
     schedules = {operator.function: operator.schedule for operator in operators}
     for operator in operators:
         schedules |= operator.calls
@@ -212,15 +212,15 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
     return total + called + sum(executors[name] for name in c_source.included if name in executors)
 
 
-def _shared_bytes(name: str, shared: Mapping[str, int], made: Collection[str]) -> int:
+def _shared_bytes(name: str, shared: Mapping[str, int], defined: Collection[str]) -> int:
     """Return the bytes of a function that operators share; if it was not measured, the largest of its kind.
 
     Other functions of the headers are inlined: a schedule's bytes a token have them.
     """
-    if name in shared or name not in made or not name.startswith("mt_dsp_"):
+    if name in shared or name not in defined or not name.startswith("mt_dsp_"):
         return shared.get(name, 0)
     kind = "_".join(name.split("_")[:3])  # behind it are the scaling and the loop
-    return max((size for known, size in shared.items() if f"{known}_".startswith(f"{kind}_")), default=0)
+    return max((size for other, size in shared.items() if f"{other}_".startswith(f"{kind}_")), default=0)
 
 
 def libraries_of(c_source: CSource, entry: Mapping[str, Any]) -> int:
@@ -242,13 +242,13 @@ def table() -> Mapping[str, Any]:
 
 def _too_large(files: FileTree, manifest: Manifest) -> tuple[str, ...]:
     """Return a line for each constant that is too large for the AVR compiler."""
-    found = []
+    lines = []
     for part in parts_of(files, f"{manifest.model}_weights.h"):
         head, _, count = part.removesuffix("];").partition("[")
         size = int(count) * SIZES[head.split()[-2]] if part.kind == "declaration" else 0
         if size > ARRAY_BYTES_AVR:
-            found.append(f"{part.name} is an array of {size:,} B; the compiler accepts at most {ARRAY_BYTES_AVR:,} B")
-    return tuple(found)
+            lines.append(f"{part.name} is an array of {size:,} B; the compiler accepts at most {ARRAY_BYTES_AVR:,} B")
+    return tuple(lines)
 
 
 def _aligned(count: int) -> int:
@@ -280,7 +280,7 @@ def refuse_certain(
     weights = total_constant_bytes(models) - sum(constants.values())
     shares = {"weights": weights, "arena": total_arena_bytes(models) - sum(beside.values())}
     for region, memory in placed.memories.items():
-        own = sum(count for role, count in shares.items() if placed.region_for(role) == region)
-        if own + beside.get(region, 0) + constants.get(region, 0) > memory.size:
-            found = estimate(files, manifest, placed, chosen, chosen.read_options(template_options, board))
-            raise fit.error(found.needs, manifest, placed)
+        needed = sum(count for role, count in shares.items() if placed.region_for(role) == region)
+        if needed + beside.get(region, 0) + constants.get(region, 0) > memory.size:
+            estimated = estimate(files, manifest, placed, chosen, chosen.read_options(template_options, board))
+            raise fit.error(estimated.needs, manifest, placed)

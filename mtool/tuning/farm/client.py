@@ -200,17 +200,17 @@ class Farm:
         Raises:
             CommunicationError: the scheduler is gone and does not come back.
         """
-        found: list[Any] = []
+        events: list[Any] = []
         with contextlib.suppress(queue.Empty):
-            taken = self._events.get(timeout=timeout_s)
+            event = self._events.get(timeout=timeout_s)
             while True:
-                found += self._read(*taken)
-                taken = self._events.get_nowait()
+                events += self._read(*event)
+                event = self._events.get_nowait()
         if self._client.status != "running":
-            return found + self._reconnect()
+            return events + self._reconnect()
         if time.monotonic() - self._refreshed > _REFRESH_S:
-            found += self._refresh()
-        return found
+            events += self._refresh()
+        return events
 
     def _read(self, epoch: int, event: Any) -> list[Any]:
         if epoch < 0:
@@ -331,7 +331,7 @@ class Farm:
         except (OSError, TimeoutError, RuntimeError, CommunicationError):
             return []  # the client's status will show it
         self._refreshed = now = time.monotonic()
-        declared = {address: known["resources"] for address, known in workers.items()}
+        declared = {address: info["resources"] for address, info in workers.items()}
         self.offered = Counter()
         for offers in declared.values():
             self.offered.update({board: int(count) for name, count in offers.items() if (board := board_of(name))})
@@ -349,8 +349,8 @@ class Farm:
                 reason = f"the worker {worker} has been silent for {self.silent_s:.0f} s"
             if reason:
                 lost.append(Ended(ident, worker, None, reason))
-        for one in lost:
-            submitted = self._submitted.pop(one.ident)
+        for ended in lost:
+            submitted = self._submitted.pop(ended.ident)
             with contextlib.suppress(Exception):
                 submitted.future.cancel()
         return lost

@@ -97,8 +97,8 @@ def pack(prepared: BuiltProject) -> Bundle:
     firmware = prepared.built.firmware[HOST_DRIVEN]
     beside = (firmware.with_suffix(suffix) for suffix in _SUFFIXES)
     key = prepared.folder / link_key.FILE_NAME
-    wanted = [prepared.folder / manifest.FILE_NAME, firmware, *(path for path in (*beside, key) if path.is_file())]
-    packed = {path.relative_to(prepared.folder).as_posix(): zlib.compress(path.read_bytes(), 1) for path in wanted}
+    paths = [prepared.folder / manifest.FILE_NAME, firmware, *(path for path in (*beside, key) if path.is_file())]
+    packed = {path.relative_to(prepared.folder).as_posix(): zlib.compress(path.read_bytes(), 1) for path in paths}
     return Bundle(packed, prepared.built.toolchain)
 
 

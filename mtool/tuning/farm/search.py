@@ -92,8 +92,8 @@ class FarmSearch(Search):
         given: the arguments of `Search`; the bench only makes firmware.
     """
 
-    def __init__(self, farm: Farm, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, farm: Farm, *args: Any) -> None:
+        super().__init__(*args)
         self.farm = farm
         self.quarantined: dict[str, str] = {}
         self._state = UnderWay()
@@ -113,7 +113,7 @@ class FarmSearch(Search):
             self._makers.shutdown(wait=True, cancel_futures=True)
 
     def _trials_left(self) -> int:
-        on_the_way = sum(one.kind == "candidate" for one in self._open.values())
+        on_the_way = sum(request.kind == "candidate" for request in self._open.values())
         on_the_way += sum(len(firmware.batch) for firmware in self._state.making.values())
         on_the_way += sum(len(batch) for batch in self._state.again)
         return max(super()._trials_left() - on_the_way, 0)
@@ -149,8 +149,8 @@ class FarmSearch(Search):
         """Make a firmware; runs in its own thread."""
         try:
             shares = self._shares(firmware.batch, firmware.mode)
-            firmware.names, made = self.bench.make(shares, build=not self.farm.builders)
-            self.farm.post((firmware, pack(made) if isinstance(made, BuiltProject) else made))
+            firmware.names, project = self.bench.make(shares, build=not self.farm.builders)
+            self.farm.post((firmware, pack(project) if isinstance(project, BuiltProject) else project))
         except BaseException as failed:
             self.farm.post(Refused(firmware.ident, failed))
 
@@ -193,17 +193,17 @@ class FarmSearch(Search):
         """Cut a firmware into slices that share the coming work among all boards, but are not too small."""
         requests = self._requests(firmware.names, firmware.batch)
         if firmware.mode == "turns":  # a task's candidates have to be on one board
-            cut = [each for each in requests if each]
+            cut = [part for part in requests if part]
         else:
-            everything = [request for each in requests for request in each]
+            everything = [request for part in requests for request in part]
             parts = (*self._state.waiting, *self._state.running.values())
             to_come = len(everything) + len(self._left) + sum(len(part.requests) for part in parts)
             to_come += sum(len(other.batch) for other in self._state.making.values())
             size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
             cut = [tuple(everything[at : at + size]) for at in range(0, len(everything), size)]
-        for each in cut:
-            self._note_open(firmware.names, each, firmware.mode)
-            yield Part(firmware, each)
+        for part in cut:
+            self._note_open(firmware.names, part, firmware.mode)
+            yield Part(firmware, part)
 
     def _submit(self, part: Part) -> None:
         firmware, ident = part.firmware, new_id()
@@ -308,10 +308,10 @@ class FarmSearch(Search):
         """Warn once of a board that is faster or slower than the others."""
         self._speeds.setdefault(board, []).append(outcome.median)
         others = [time_ for other, times in self._speeds.items() if other != board for time_ in times]
-        own = self._speeds[board]
-        if len(others) < 3 or len(own) < 3 or board in self._state.reported:
+        speeds = self._speeds[board]
+        if len(others) < 3 or len(speeds) < 3 or board in self._state.reported:
             return
-        change = statistics.median(own) / statistics.median(others) - 1
+        change = statistics.median(speeds) / statistics.median(others) - 1
         if abs(change) > _DIFFERENT:
             self._state.reported.add(board)
             log.warning(
@@ -326,7 +326,7 @@ def even(total: int, most: int) -> int:
 
 def _without_share(names: Names) -> Operators:
     """Return the operators of a task without its candidates and weights."""
-    return Operators(*(getattr(names, one.name) for one in fields(Operators)))
+    return Operators(*(getattr(names, field.name) for field in fields(Operators)))
 
 
 # Runs of the whole model on a board farm: all plans on one board, since boards differ by more than plans do.
@@ -385,15 +385,16 @@ def board_of(name: str, address: FarmAddress) -> str:
         BoardError: no board of the farm has the core.
         CommunicationError: the scheduler can't be reached.
     """
-    known = boards.load_all()
-    if name in known or name not in {board.cpu for board in known.values()}:
+    all_boards = boards.load_all()
+    if name in all_boards or name not in {board.cpu for board in all_boards.values()}:
         return name
     with Farm(address.scheduler, name, address.tls) as farm:
-        able = {one: count for one, count in farm.offered.items() if count and one in known and known[one].cpu == name}
-        there = ", ".join(sorted(one for one, count in farm.offered.items() if count))
+        offered = {board: count for board, count in farm.offered.items() if count}
+    able = {board: count for board, count in offered.items() if board in all_boards and all_boards[board].cpu == name}
     if not able:
-        raise BoardError(f"no board of the farm has a {name}", details=[f"the workers have: {there or 'no boards'}"])
-    return max(able, key=lambda one: (able[one], one))
+        there = ", ".join(sorted(offered)) or "no boards"
+        raise BoardError(f"no board of the farm has a {name}", details=[f"the workers have: {there}"])
+    return max(able, key=lambda board: (able[board], board))
 
 
 def tune_on(

@@ -60,17 +60,17 @@ def security_of(tls: Tls, address: str) -> Any:
     """
     from distributed import Security
 
-    given = (tls.ca, tls.certificate, tls.key)
-    if not any(given):
+    certificates = (tls.ca, tls.certificate, tls.key)
+    if not any(certificates):
         configured = Security()
         if address.startswith("tls:") and not configured.tls_client_cert:
             raise UsageError(
                 f"{address} requires certificates", hint="add --tls-ca, --tls-cert and --tls-key (docs/farm.md)"
             )
         return configured
-    if not all(given):
+    if not all(certificates):
         raise UsageError("--tls-ca, --tls-cert and --tls-key have to be given together")
-    for path in given:
+    for path in certificates:
         if path is None or not path.is_file():
             raise UsageError(f"the certificate or key {path} does not exist")
     if os.name == "posix" and tls.key is not None and tls.key.stat().st_mode & stat.S_IRWXO:
@@ -190,16 +190,16 @@ def _interface(name: str, port: int) -> str:
 
 
 def _resolved(name: str, port: int = 0) -> list[tuple[int, Any]]:
-    return [(one[0], one[4]) for one in socket.getaddrinfo(name.strip("[]"), port, type=socket.SOCK_DGRAM)]
+    return [(info[0], info[4]) for info in socket.getaddrinfo(name.strip("[]"), port, type=socket.SOCK_DGRAM)]
 
 
 def refused(error: Exception, address: str) -> MtoolError:
     """Return the error for a scheduler that can't be reached."""
     from mtool.base.errors import CommunicationError
 
-    said = str(error).strip() or type(error).__name__
+    message = str(error).strip() or type(error).__name__
     return CommunicationError(
         f"the scheduler at {address} can't be reached",
-        details=[said],
+        details=[message],
         hint="check that it is running (dask scheduler), and that both sides use certificates or neither does",
     )

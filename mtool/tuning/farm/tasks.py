@@ -84,9 +84,9 @@ def run(bundle: Bundle, board: str, label: str, unit: Unit) -> tuple[WholeRun | 
 
 
 def _plugin() -> BoardsPlugin:
-    found = get_worker().plugins[PLUGIN]
-    assert isinstance(found, BoardsPlugin)
-    return found
+    plugin = get_worker().plugins[PLUGIN]
+    assert isinstance(plugin, BoardsPlugin)
+    return plugin
 
 
 def _watch() -> Callable[[], bool]:

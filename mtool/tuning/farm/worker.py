@@ -45,10 +45,10 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
     devices: tuple[str, ...] = ()
     if place.is_attached:
         try:
-            found = ports.require(board, ports.DeviceSelector(deployment.port, deployment.probe))
-            devices = (found.lock, f"at {found.port}")
-            name = name or found.probe or found.port
-            deployment = replace(deployment, port=deployment.port or ("" if found.probe else found.port))
+            device = ports.require(board, ports.DeviceSelector(deployment.port, deployment.probe))
+            devices = (device.lock, f"at {device.port}")
+            name = name or device.probe or device.port
+            deployment = replace(deployment, port=deployment.port or ("" if device.probe else device.port))
         except BoardError as missing:
             if not name:
                 raise
@@ -127,15 +127,15 @@ def work(
         FlashError: no tool on this computer can flash a board with firmware files.
     """
     security.require()
-    found = [hold_board(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
-    devices = [device for _, own in found for device in own]
+    ready = [hold_board(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
+    devices = [device for _, names in ready for device in names]
     twice = [device for device, count in Counter(devices).items() if count > 1]
     if twice:
         raise UsageError(f"{twice[0]} is used for two boards", hint="give each board its own --port or --probe")
     for board, how in held:
         check_tool(boards.get(board), how)
     with locks.locked(*devices):
-        serve(Service(scheduler, WorkerBoards([one for one, _ in found], hang_s), builds, tls, name, host, insecure))
+        serve(Service(scheduler, WorkerBoards([name for name, _ in ready], hang_s), builds, tls, name, host, insecure))
 
 
 def serve(service: Service) -> None:
@@ -151,8 +151,8 @@ def serve(service: Service) -> None:
 
 def resources(service: Service) -> dict[str, float]:
     """Return the resources that a worker declares to the scheduler."""
-    found: dict[str, float] = {ANY: PLENTY, **({BUILD: service.builds} if service.builds else {})}
-    return found | {resource(board): count for board, count in service.boards.counts().items()}
+    result: dict[str, float] = {ANY: PLENTY, **({BUILD: service.builds} if service.builds else {})}
+    return result | {resource(board): count for board, count in service.boards.counts().items()}
 
 
 async def _serve(service: Service) -> None:

@@ -134,10 +134,10 @@ class WorkerBoards:
 
     def counts(self) -> dict[str, int]:
         """Return the number of boards of each name that get work."""
-        found = dict.fromkeys((held.board for held in self.boards), 0)
+        counts = dict.fromkeys((held.board for held in self.boards), 0)
         for held in self.boards:
-            found[held.board] += held.is_able
-        return found
+            counts[held.board] += held.is_able
+        return counts
 
     def measure(
         self, bundle: Bundle, slice_: Slice, report: Callable[[Answer], object], is_stopped: Callable[[], bool]
@@ -182,10 +182,10 @@ class WorkerBoards:
         held = self._take(board, label, is_stopped)
         if held is None:
             return None, SliceEnd((), "", failed=f"{label or board} is not free", is_stopped=is_stopped())
-        found: list[WholeRun] = []
-        failed, at = self._work(held, lambda: found.append(held.opener.run(bundle, unit)))
+        runs: list[WholeRun] = []
+        failed, at = self._work(held, lambda: runs.append(held.opener.run(bundle, unit)))
         end = SliceEnd((), held.label, failed, at, held.is_quarantined, is_stopped())
-        return (found[0] if found else None), end
+        return (runs[0] if runs else None), end
 
     def _take(self, board: str, label: str, is_stopped: Callable[[], bool]) -> Held | None:
         """Take the free board with the fewest failures, the least recently used of several; wait for one."""

@@ -17,8 +17,8 @@ def _opened(model: str | bytes) -> Run:
 
     def run(feeds: Mapping[str, Array]) -> Sample:
         with np.errstate(all="ignore"):
-            made = evaluator.run(None, dict(feeds))
-        return {name: np.asarray(data) for name, data in zip(evaluator.output_names, made, strict=True)}
+            outputs = evaluator.run(None, dict(feeds))
+        return {name: np.asarray(data) for name, data in zip(evaluator.output_names, outputs, strict=True)}
 
     return run
 

@@ -28,8 +28,8 @@ def lacking(model: str | bytes) -> str:
     try:
         Interpreter(**put, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1)
     except (ValueError, RuntimeError) as refused:
-        found = _LACKING.search(str(refused))
-        return " version ".join(found.groups()) if found else ""
+        match = _LACKING.search(str(refused))
+        return " version ".join(match.groups()) if match else ""
     return ""
 
 
@@ -59,7 +59,7 @@ def _opened(
         experimental_preserve_all_tensors=tensors is not None,
         num_threads=1,
     )
-    wanted = None if tensors is None else {*tensors}
+    names = None if tensors is None else {*tensors}
     is_ready = False
 
     def run(feeds: Mapping[str, Array]) -> Sample:
@@ -70,8 +70,8 @@ def _opened(
         for detail in interpreter.get_input_details():
             interpreter.set_tensor(detail["index"], _fed(detail, feeds[_name(detail)]))
         interpreter.invoke()
-        there = interpreter.get_output_details() if wanted is None else interpreter.get_tensor_details()
-        chosen = {_name(one): one["index"] for one in there if wanted is None or _name(one) in wanted}
+        there = interpreter.get_output_details() if names is None else interpreter.get_tensor_details()
+        chosen = {_name(detail): detail["index"] for detail in there if names is None or _name(detail) in names}
         return {name: interpreter.get_tensor(index) for name, index in chosen.items()}
 
     return run
@@ -81,11 +81,11 @@ outputs = over_samples(NAME, _opened, INSTALL)
 """Run a model on each sample (mtool.verification.oracles.sequences); states begin with their zero points."""
 
 
-def _resize(interpreter: Any, given: Mapping[str, Array]) -> bool:
+def _resize(interpreter: Any, feeds: Mapping[str, Array]) -> bool:
     """Resize inputs with an open shape, such as the batch, to the arrays; return whether any shape changed."""
     resized = False
     for detail in interpreter.get_input_details():
-        array = given.get(_name(detail))
+        array = feeds.get(_name(detail))
         if array is not None and -1 in detail["shape_signature"] and np.shape(array) != tuple(detail["shape"]):
             interpreter.resize_tensor_input(detail["index"], np.shape(array))
             resized = True

@@ -93,8 +93,8 @@ def saturate() -> bool:
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     session: Any = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"a": left, "b": right})
-    return not np.array_equal(found, left.astype(np.int32) @ right.astype(np.int32))
+    (product,) = session.run(None, {"a": left, "b": right})
+    return not np.array_equal(product, left.astype(np.int32) @ right.astype(np.int32))
 
 
 def exact(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -129,10 +129,10 @@ def _hidden_functions(model: onnx.ModelProto) -> list[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Signs:
-    """Changes int8 operands in a graph and its subgraphs; `types` and `taken` cover all their tensors."""
+    """Changes int8 operands in a graph and its subgraphs; `types` and `names` cover all their tensors."""
 
     types: dict[str, int]
-    taken: set[str]
+    names: set[str]
     made: dict[str, str] = field(default_factory=dict)  # int8 tensors and their uint8 twins in the current graph
 
     def change(self, graph: onnx.GraphProto) -> None:
@@ -152,10 +152,10 @@ class _Signs:
 
     def _mixed(self, node: onnx.NodeProto, left: _Operand | None, right: _Operand) -> list[_Operand]:
         """Return the int8 operand of a product with a uint8 one; none for any other product."""
-        kinds = [TensorProto.UINT8 if one is None else self.types.get(node.input[one.data]) for one in (left, right)]
+        kinds = [TensorProto.UINT8 if side is None else self.types.get(node.input[side.data]) for side in (left, right)]
         if set(kinds) != {TensorProto.UINT8, TensorProto.INT8}:
             return []
-        return [one for one, kind in zip((left, right), kinds, strict=True) if one and kind == TensorProto.INT8]
+        return [side for side, kind in zip((left, right), kinds, strict=True) if side and kind == TensorProto.INT8]
 
     def _make_unsigned(
         self, graph: onnx.GraphProto, constants: dict[str, onnx.TensorProto], node: onnx.NodeProto, operand: _Operand
@@ -195,9 +195,9 @@ class _Signs:
         return new
 
     def _new(self, name: str) -> str:
-        while name in self.taken:
+        while name in self.names:
             name += "_"
-        self.taken.add(name)
+        self.names.add(name)
         return name
 
 
@@ -224,11 +224,9 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
 def _types(graph: onnx.GraphProto) -> dict[str, int]:
     """Return the known element types of the tensors of a graph and its subgraphs."""
     types: dict[str, int] = {}
-    for each in _graphs(graph):
-        types |= {tensor.name: tensor.data_type for tensor in each.initializer}
-        types |= {
-            value.name: value.type.tensor_type.elem_type for value in (*each.input, *each.value_info, *each.output)
-        }
+    for sub in _graphs(graph):
+        types |= {tensor.name: tensor.data_type for tensor in sub.initializer}
+        types |= {value.name: value.type.tensor_type.elem_type for value in (*sub.input, *sub.value_info, *sub.output)}
     return types
 
 
@@ -268,8 +266,8 @@ def opened(model: str | bytes, *, optimised: bool = False) -> Run:
 
     def run(feeds: Mapping[str, Array]) -> Sample:
         passed = {name + _BYTES * (name in small): data for name, data in feeds.items()}
-        made = session.run(None, {name: _fed(data, kinds.get(name, "")) for name, data in passed.items()})
-        return {name: _array(value) for name, value in zip(names, made, strict=True)}
+        outputs = session.run(None, {name: _fed(data, kinds.get(name, "")) for name, data in passed.items()})
+        return {name: _array(value) for name, value in zip(names, outputs, strict=True)}
 
     return run
 
@@ -300,8 +298,8 @@ def _levels(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
     """Return the attributes of MatMulNBits that let activations have fewer bits."""
     bodies: tuple[Any, ...] = (model.graph, *model.functions)
     nodes = (node for body in bodies for graph in _graphs(body) for node in graph.node)
-    attributes = (each for node in nodes if node.op_type == "MatMulNBits" for each in node.attribute)
-    return (each for each in attributes if each.name == "accuracy_level" and each.i)
+    attributes = (attribute for node in nodes if node.op_type == "MatMulNBits" for attribute in node.attribute)
+    return (attribute for attribute in attributes if attribute.name == "accuracy_level" and attribute.i)
 
 
 def _with_bytes(model: str | bytes, names: Mapping[str, str]) -> bytes:

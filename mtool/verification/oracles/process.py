@@ -77,7 +77,7 @@ def _described(value: Any, blobs: list[bytes | memoryview]) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         if array.dtype.kind in "OUS":
-            return {_TEXTS: [list(array.shape), [str(one) for one in array.reshape(-1)]]}
+            return {_TEXTS: [list(array.shape), [str(text) for text in array.reshape(-1)]]}
         blobs.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return {_ARRAY: [array.dtype.name, list(array.shape)]}
     if isinstance(value, dict):
@@ -214,9 +214,9 @@ def serve() -> None:
                 name, named = read(sys.stdin.buffer)
             except EOFError:
                 return
-            with noted() as said:
+            with noted() as messages:
                 answer = _answer(function_of(name), named)
-            for part in parts({**answer, "said": said}):
+            for part in parts({**answer, "said": messages}):
                 answers.write(part)
             answers.flush()
 
@@ -225,8 +225,8 @@ def function_of(name: str) -> Callable[..., Any]:
     """Return a function by its module and its own name ("ort.outputs")."""
     assert name in FUNCTIONS
     module, _, function = name.partition(".")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"mtool.verification.oracles.{module}"), function)
-    return found
+    result: Callable[..., Any] = getattr(importlib.import_module(f"mtool.verification.oracles.{module}"), function)
+    return result
 
 
 def _answer(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:

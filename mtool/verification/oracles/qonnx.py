@@ -120,7 +120,7 @@ class _Part:
 
     def run(self, values: Mapping[str, Array]) -> Sample:
         """Return the outputs of all nodes."""
-        made = [name for node in self.nodes for name in node.output if name]
+        outputs = [name for node in self.nodes for name in node.output if name]
         read = {name for node in self.nodes for name in _read(node)} & values.keys()
         if self._run is None:
             part = onnx.ModelProto(ir_version=self._model.ir_version, opset_import=self._model.opset_import)
@@ -133,7 +133,7 @@ class _Part:
             kinds = {name: helper.np_dtype_to_tensor_dtype(values[name].dtype) for name in fed}
             inputs = [helper.make_tensor_value_info(name, kinds[name], values[name].shape) for name in fed]
             part.graph.input.extend(inputs)
-            part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
+            part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
             self._inputs, self._run = fed, ort.opened(part.SerializeToString(), optimised=self._optimised)
         return self._run({name: values[name] for name in self._inputs})
 
@@ -141,7 +141,7 @@ class _Part:
 def _read(node: onnx.NodeProto) -> set[str]:
     """Return the values that a node and its graphs read."""
     graphs: list[Any] = [attr.g for attr in node.attribute if attr.HasField("g")]
-    inner = {name for graph in graphs for one in graph.node for name in _read(one)}
+    inner = {name for graph in graphs for node in graph.node for name in _read(node)}
     return {*node.input, *inner, *(output.name for graph in graphs for output in graph.output)}
 
 

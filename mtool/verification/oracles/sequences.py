@@ -46,7 +46,7 @@ def over_samples(name: str, opened: Callable[..., Run], install: str = "") -> Ca
             BuildError: the library is not installed.
             ModelError: it refuses the model or an input.
         """
-        found: list[Sample] = []
+        results: list[Sample] = []
         with as_model_error(f"{name} can't run {title}", HINT):
             try:
                 run = opened(model, **how)
@@ -56,11 +56,11 @@ def over_samples(name: str, opened: Callable[..., Run], install: str = "") -> Ca
                     details=["it is the reference for the outputs"],
                     hint=f"{install}, or {HINT}",
                 ) from None
-            kept: dict[str, Any] = {put: (initial or {}).get(put) for _, put in states}
+            state_values: dict[str, Any] = {put: (initial or {}).get(put) for _, put in states}
             for sample in samples:
-                found.append(run({**sample, **(constants or {}), **kept}))
-                kept = {put: found[-1][output] for output, put in states}
-        return found
+                results.append(run({**sample, **(constants or {}), **state_values}))
+                state_values = {put: results[-1][output] for output, put in states}
+        return results
 
     return outputs
 

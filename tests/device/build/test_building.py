@@ -112,7 +112,7 @@ def test_a_missing_compiler_is_reported_with_its_command(
     monkeypatch.setattr(toolchains, "compiler_here", lambda name: [name])  # nor that of ziglang
     with pytest.raises(BuildError, match=f"^{board.toolchain} is not installed") as caught:
         build.build(write(tmp_path / "project", board), kinds=["standalone"])
-    assert caught.value.hint.partition(";")[0] == toolchains.known()[board.toolchain].install
+    assert caught.value.hint.partition(";")[0] == toolchains.load_all()[board.toolchain].install
     assert caught.value.hint.startswith("sudo apt-get install ")
     assert ("--board sim_" in caught.value.hint) == (board.name != "host")
 
@@ -132,7 +132,7 @@ def test_a_version_is_read(says: str, version: str, tmp_path: Path, monkeypatch:
     fake.write_text(f"#!/bin/sh\necho '{says}'\necho 'Copyright 1.2.3'\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert toolchains.check(toolchains.known()["cc"]).version == version
+    assert toolchains.check(toolchains.load_all()["cc"]).version == version
 
 
 def _wrapper(folder: Path, program: str, more: str) -> Path:
@@ -187,7 +187,7 @@ def test_a_compiler_without_its_library_is_not_complete(tmp_path: Path, monkeypa
     fake.write_text(f"#!/bin/sh\n{answer}\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = toolchains.check(toolchains.known()["riscv64-unknown-elf-gcc"])
+    found = toolchains.check(toolchains.load_all()["riscv64-unknown-elf-gcc"])
     assert found.version == "12.2.0"
     assert found.missing == ("picolibc.specs",)
 

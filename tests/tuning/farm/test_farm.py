@@ -122,5 +122,5 @@ def test_goals_end_the_search_and_free_the_boards(running: Cluster, spaces: list
         assert time.monotonic() - start < 10 and 0 < some.measured < some.total
     with connected(running, 4) as farm:
         again = search(farm, spaces, tmp_path / "b.jsonl", StandInMaker(unit="ns"))
-        assert again.known == some.tried and again.measured == again.total - again.known
+        assert again.reused == some.tried and again.measured == again.total - again.reused
         assert best(again) == truly_best(spaces)

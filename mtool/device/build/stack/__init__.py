@@ -80,14 +80,14 @@ class Walk:
 
     def _follow(self, at: int, state: State, *, is_case: bool = False) -> None:
         """Follow a path until it ends, or reaches what was reached with as much on the stack."""
-        one, image = self._one, self._image
-        while self._depths.get(at, -1) < state.depth and not one.unknown:
-            if at != one.start and at in image.functions:  # a jump, or assembly code that goes on with the next one
+        code, image = self._one, self._image
+        while self._depths.get(at, -1) < state.depth and not code.unknown:
+            if at != code.start and at in image.functions:  # a jump, or assembly code that goes on with the next one
                 if not is_case:  # otherwise it is padding
                     self._call(at, state.depth)
                 return
             if not image.has(at):
-                one.unknown = f"{one.name} goes to 0x{at:x}, which is not in the file"
+                code.unknown = f"{code.name} goes to 0x{at:x}, which is not in the file"
                 return
             self._depths[at] = state.depth
             self._visits[at] = self._visits.get(at, 0) + 1
@@ -95,16 +95,16 @@ class Walk:
 
     def _take(self, at: int, state: State) -> int:
         """Take over what an instruction does, and return the address of the next one; -1: the path ends."""
-        one, before, may_skip = self._one, state.depth, state.conditional > 0
+        function, before, may_skip = self._one, state.depth, state.conditional > 0
         step = self._decoder(self._code, at, state)
         self._ends[at] = step.end
         if step.is_unknown:
-            one.unknown = f"{one.name} sets the stack pointer to a value that depends on data"
+            function.unknown = f"{function.name} sets the stack pointer to a value that depends on data"
         if self._visits[at] > _MOST_VISITS:
-            one.unknown = f"{one.name} pushes in a loop"
+            function.unknown = f"{function.name} pushes in a loop"
         state.depth = max(before + step.pushed, 0)
         state.conditional = max(state.conditional - 1, 0)
-        one.frame = max(one.frame, state.depth)
+        function.frame = max(function.frame, state.depth)
         if step.kind is Kind.SWITCH or (step.kind is Kind.JUMP and step.target in self._image.table_jumps):
             self._switch = state.copy()
         elif step.kind in (Kind.BRANCH, Kind.JUMP):
@@ -121,7 +121,7 @@ class Walk:
             state.depth = before if step.kind in _ENDS else max(before, state.depth)
         elif step.kind in _ENDS:
             return _END
-        is_end = step.kind in _CALLS and step.end >= one.end  # of a function that does not return
+        is_end = step.kind in _CALLS and step.end >= function.end  # of a function that does not return
         return _END if is_end or self._image.after_data(step.end) != step.end else step.end
 
     def _call(self, target: int | None, depth: int) -> None:
@@ -173,23 +173,23 @@ class CallGraph:
 
     def frames(self) -> dict[str, int]:
         """Return the bytes of each function's own frame; those with an unknown frame are left out."""
-        return {one.name: one.frame for one in self._all() if not one.unknown}
+        return {function.name: function.frame for function in self._all() if not function.unknown}
 
     def callers(self, name: str) -> tuple[str, ...]:
         """Return the functions that call or jump to the one of that name."""
         at = self._image.names.get(name, -1)
-        return tuple(one.name for one in self._all() if at in one.calls)
+        return tuple(function.name for function in self._all() if at in function.calls)
 
     def pointed(self, prefix: str) -> tuple[str, ...]:
         """Return the functions whose addresses are in constants and variables with names that begin so."""
-        image, found = self._image, set()
+        image, starts = self._image, set()
         for name, start, size in image.objects:
             if name.startswith(prefix):
                 for place in range(start, start + size - image.pointer_bytes + 1, image.pointer_bytes):
                     pointer = image.value(place, image.pointer_bytes)
                     at = 2 * pointer if image.machine == AVR else pointer - image.thumb
-                    found |= {image.functions[at][0]} if at in image.functions else set()
-        return tuple(sorted(found))
+                    starts |= {image.functions[at][0]} if at in image.functions else set()
+        return tuple(sorted(starts))
 
     def bound(self, name: str, pointers: _Pointers | None = None) -> StackBound:
         """Return the most that a call of a function needs below its caller's frame.
@@ -208,22 +208,22 @@ class CallGraph:
         except _UnknownError as unknown:
             return StackBound(bytes=None, unknown=str(unknown))
 
-    def _deepest(self, at: int, known: dict[int, _Path], above: list[int], pointers: _Pointers) -> _Path:
+    def _deepest(self, at: int, computed: dict[int, _Path], above: list[int], pointers: _Pointers) -> _Path:
         """Return the bytes of a function and all that it calls, below its caller's frame, and the deepest path."""
-        one = self._function(at)
+        caller = self._function(at)
         if at in above:
-            names = [self._function(each).name for each in [*above[above.index(at) :], at]]
+            names = [self._function(address).name for address in [*above[above.index(at) :], at]]
             raise _UnknownError(f"functions call one another in a circle: {', '.join(names)}")
-        if one.unknown:
-            raise _UnknownError(one.unknown)
-        if at not in known:
-            deepest: _Path = one.frame, ((one.name, one.frame),)
-            for target, depth in one.calls.items():
-                for called in [target] if target is not None else self._pointed_by(one, pointers):
-                    inner, path = self._deepest(called, known, [*above, at], pointers)
-                    deepest = max(deepest, (depth + inner, ((one.name, depth), *path)), key=lambda found: found[0])
-            known[at] = deepest
-        return known[at]
+        if caller.unknown:
+            raise _UnknownError(caller.unknown)
+        if at not in computed:
+            deepest: _Path = caller.frame, ((caller.name, caller.frame),)
+            for target, depth in caller.calls.items():
+                for called in [target] if target is not None else self._pointed_by(caller, pointers):
+                    inner, path = self._deepest(called, computed, [*above, at], pointers)
+                    deepest = max(deepest, (depth + inner, ((caller.name, depth), *path)), key=lambda found: found[0])
+            computed[at] = deepest
+        return computed[at]
 
     def _pointed_by(self, one: Function, pointers: _Pointers) -> list[int]:
         names = pointers.get(one.name)
@@ -241,7 +241,7 @@ class CallGraph:
             around = image.function_with(at)
             name = image.functions[around][0] if around is not None else image.labels.get(at, f"0x{at:x}")
             end = image.functions[around][1] if around is not None else image.next_function(at)
-            made = self._functions[at] = Function(name, at, end)
+            function = self._functions[at] = Function(name, at, end)
             assert self._decode is not None
-            Walk(image, self._decode, made).run()
+            Walk(image, self._decode, function).run()
         return self._functions[at]

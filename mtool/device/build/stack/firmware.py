@@ -26,13 +26,13 @@ def described(elf: Path, model: Manifest) -> Manifest:
     Raises:
         BuildError: the file can't be read.
     """
-    found = entry_points(elf, model)
-    if not found:
+    bounds = entry_points(elf, model)
+    if not bounds:
         return model
     with Symboliser(elf) as read:
         compiler = read.compiler_of(f"{model.model}.c", f"{model.firmware_name}.c")
-    bound = {name: one.model_copy(update={"compiler": compiler}) for name, one in found.items()}
-    points = [one.model_copy(update={"stack": bound.get(one.name)}) for one in model.entry_points]
+    bound = {name: bound.model_copy(update={"compiler": compiler}) for name, bound in bounds.items()}
+    points = [point.model_copy(update={"stack": bound.get(point.name)}) for point in model.entry_points]
     return model.model_copy(update={"entry_points": tuple(points)})
 
 
@@ -44,7 +44,7 @@ def entry_points(elf: Path, model: Manifest) -> dict[str, StackBound]:
     Raises:
         BuildError: the file can't be read.
     """
-    return bounds(elf, model, [one.name for one in model.entry_points])
+    return bounds(elf, model, [point.name for point in model.entry_points])
 
 
 def bounds(elf: Path, model: Manifest, names: Iterable[str]) -> dict[str, StackBound]:
@@ -85,8 +85,8 @@ def served(elf: Path, model: Manifest, *, is_limited: bool = False) -> Served:
         BuildError: the file can't be read.
     """
     graph = CallGraph(elf)
-    names = [_RUN, _FEED] if any(one.stream is not None for one in model.inputs) else [_RUN]
-    callers = {one for point in model.entry_points for one in graph.callers(point.name)}
+    names = [_RUN, _FEED] if any(tensor.stream is not None for tensor in model.inputs) else [_RUN]
+    callers = {caller for point in model.entry_points for caller in graph.callers(point.name)}
     pointers = {**_pointers(graph, model), **dict.fromkeys(names, sorted(callers))}
     bound = max((graph.bound(name, pointers) for name in names), key=_order)
     return Served(bound, _interrupt_bytes(graph, is_limited=is_limited, uses_fpu=model.uses_fpu))
@@ -101,8 +101,8 @@ def _interrupt_bytes(graph: CallGraph, *, is_limited: bool, uses_fpu: bool) -> i
         graph.machine
     )  # a bound has AVR's return address
     bound = deepest(handlers)
-    own = 0 if bound is None else bound.bytes
-    return None if frame is None or own is None else frame + own
+    handler_bytes = 0 if bound is None else bound.bytes
+    return None if frame is None or handler_bytes is None else frame + handler_bytes
 
 
 def _order(bound: StackBound) -> tuple[bool, int]:
@@ -112,6 +112,6 @@ def _order(bound: StackBound) -> tuple[bool, int]:
 def _pointers(graph: CallGraph, model: Manifest) -> dict[str, tuple[str, ...]]:
     """Return what a model's functions call through pointers: what its tables have, and its operators."""
     operators = {operator.function for operator in model.operators} & {*graph.names}
-    found = sorted({*graph.pointed(f"{model.model}_"), *operators})
-    own = [name for name in graph.names if name.startswith(f"{model.model}_") or name == _PACKED]
-    return dict.fromkeys(own, tuple(found)) if found else {}
+    targets = sorted({*graph.pointed(f"{model.model}_"), *operators})
+    names = [name for name in graph.names if name.startswith(f"{model.model}_") or name == _PACKED]
+    return dict.fromkeys(names, tuple(targets)) if targets else {}

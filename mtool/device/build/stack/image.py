@@ -98,7 +98,7 @@ class Image:
     def function_with(self, at: int) -> int | None:
         """Return the address of the function that contains an address."""
         index = bisect.bisect_right(self._starts, at)
-        return next((one for one in self._starts[max(index - 1, 0) : index] if at < self.functions[one][1]), None)
+        return next((start for start in self._starts[max(index - 1, 0) : index] if at < self.functions[start][1]), None)
 
     def has_table(self, at: int) -> bool:
         """Return whether a word of the file is an address inside of the function that contains an address."""

@@ -104,10 +104,10 @@ _RISCV_REGISTERS = {"pc": riscv.UC_RISCV_REG_PC, "lr": riscv.UC_RISCV_REG_RA, "s
 _CORTEX_M = (unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB)  # not MCLASS, with which unicorn uses an M33 for any model
 _RV32 = (unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32, riscv.UC_CPU_RISCV32_ANY)
 CORES = {
-    f"cortex-m{one}": Core(
-        *_CORTEX_M, getattr(arm, f"UC_CPU_ARM_CORTEX_M{one}"), _ARM_REGISTERS, True, count_thumb, _fault_arm
+    f"cortex-m{number}": Core(
+        *_CORTEX_M, getattr(arm, f"UC_CPU_ARM_CORTEX_M{number}"), _ARM_REGISTERS, True, count_thumb, _fault_arm
     )
-    for one in (0, 3, 4, 7, 33)
+    for number in (0, 3, 4, 7, 33)
 } | {"rv32imc": Core(*_RV32, _RISCV_REGISTERS, False, count_riscv, _fault_riscv)}
 """By the core's name in boards.yaml."""
 
@@ -149,16 +149,16 @@ class Counter:
     def __init__(self, machine: unicorn.Uc, count: Callable[[bytes], int], on_event: Callable[[], bool]) -> None:
         self.total = 0
         self.event = 0
-        known: dict[int, int] = {}  # a block's instructions, by its address and size as one number
+        counts: dict[int, int] = {}  # a block's instructions, by its address and size as one number
 
         def on_block(engine: unicorn.Uc, address: int, size: int, _: object) -> None:
             if self.total >= self.event and on_event():
                 engine.emu_stop()
                 return
             key = address << 16 | size
-            if key not in known:
-                known[key] = count(bytes(engine.mem_read(address, size)))
-            self.total += known[key]
+            if key not in counts:
+                counts[key] = count(bytes(engine.mem_read(address, size)))
+            self.total += counts[key]
 
         machine.hook_add(unicorn.UC_HOOK_BLOCK, on_block)
 

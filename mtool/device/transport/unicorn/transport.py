@@ -49,10 +49,10 @@ class UnicornTransport(Transport):
         machine = self._running()
         deadline = time.monotonic() + timeout_s
         while not machine.sent and machine.status is None and not (machine.is_waiting and not machine.received):
-            left = deadline - time.monotonic()
-            if left <= 0:
+            rest_s = deadline - time.monotonic()
+            if rest_s <= 0:
                 return b""
-            machine.run(left)
+            machine.run(rest_s)
         if machine.sent:
             data = bytes(machine.sent)
             machine.sent.clear()
