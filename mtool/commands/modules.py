@@ -93,7 +93,7 @@ def with_schedules_of(old: Module, model: CompiledModel, compile: Callable[[Opti
     Schedules that the user names stay. If an earlier schedule can't compute the new weights, a warning says so, and the
     model is returned unchanged.
     """
-    before = {one.name: one.schedule for one in old.description.operators if one.schedule}
+    before = {operator.name: operator.schedule for operator in old.description.operators if operator.schedule}
     others = {
         one.name: before[one.name]
         for one in model.manifest.operators
@@ -131,8 +131,8 @@ def check_interface(old: Description, new: Description) -> None:
         UsageError: an input or output is missing, or has another name, type or shape.
     """
     for what, before, after in (("inputs", old.inputs, new.inputs), ("outputs", old.outputs, new.outputs)):
-        expected, found = ([(one.name, one.dtype, tuple(one.shape)) for one in some] for some in (before, after))
-        if expected != found:
+        expected, actual = ([(one.name, one.dtype, tuple(one.shape)) for one in some] for some in (before, after))
+        if expected != actual:
             named = [", ".join(f"{one.name}: {tensor(one)}" for one in some) or "none" for some in (before, after)]
             raise UsageError(
                 f"the {what} differ from those of the --since module",
@@ -151,9 +151,9 @@ def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> Modu
     if max(len(old_data), len(data)) > MOST_BYTES:
         return ModuleUpdate(0, (0, 0, 0), has_same_code)
     about = len(data) - HEAD_BYTES - len(after.image)
-    made, parts = delta_by_parts(old_data[HEAD_BYTES:], data[HEAD_BYTES:], (about, about + after.code_bytes))
+    delta, parts = delta_by_parts(old_data[HEAD_BYTES:], data[HEAD_BYTES:], (about, about + after.code_bytes))
     names, code, constants = parts
-    return ModuleUpdate(len(made), (names, code, constants), has_same_code)
+    return ModuleUpdate(len(delta), (names, code, constants), has_same_code)
 
 
 _MOST_COUNTER = (1 << 32) - 1
@@ -223,12 +223,12 @@ def make_module(
     described = model.manifest
     call = FileTree({entry.FILE_NAME: entry.source(described).encode()})
     headers = filetree.from_folder(resources.path("crt") / "include")
-    own = FileTree({**call.files, **{name: headers[name] for name in project.runtime_headers([call], headers)}})
+    sources = FileTree({**call.files, **{name: headers[name] for name in project.runtime_headers([call], headers)}})
     level = "-O2"
     if chosen.template or target.templates:  # as in the board's project
         level = str(project.choose(target, chosen.template, chosen.of_template(target))[1].get("opt", level))
     levels = levels_of(model.files, described.model)
-    image = module_image.link(model.sources().merged(own), target, levels, level)
+    image = module_image.link(model.sources().merged(sources), target, levels, level)
     header = model.files.text(f"{described.model}.h")
     arena_alignment = next(
         line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line
@@ -267,13 +267,13 @@ def sealed(module: Module, signer: "PrivateKey | ExternalKey | None") -> bytes:
     return data if signer is None else signed(data, signer.public.key_id, signer.sign)
 
 
-def write_module(made: ModuleFile, output: Path) -> None:
+def write_module(module: ModuleFile, output: Path) -> None:
     """Write a module's file.
 
     Raises:
         UsageError: it can't be written.
     """
-    files.write(output, made.data, follow=True)
+    files.write(output, module.data, follow=True)
 
 
 def read_module(path: Path) -> tuple[Module, bytes]:
@@ -307,8 +307,8 @@ def description_of(manifest: Manifest) -> Description:
         inputs=manifest.inputs,
         outputs=manifest.outputs,
         operators=tuple(
-            OperatorNote(name=one.name, label=one.label, macs=one.macs, schedule=one.schedule)
-            for one in manifest.operators
+            OperatorNote(name=operator.name, label=operator.label, macs=operator.macs, schedule=operator.schedule)
+            for operator in manifest.operators
         ),
         states=manifest.states,
     )
@@ -360,10 +360,10 @@ def _next_key(signer: "PrivateKey | ExternalKey | None", next_key: Path | None) 
         raise UsageError("--next-key is for a signed module", hint="sign it with the current key: --key FILE")
     from mtool.manifest.modules.keys import read_public
 
-    found = read_public(next_key).raw
-    if found == signer.public.raw:
+    new_key = read_public(next_key).raw
+    if new_key == signer.public.raw:
         raise UsageError(f"--next-key {next_key} is the key that signs the module", hint="give the new key")
-    return found
+    return new_key
 
 
 def _unguarded(options: Options | None) -> Options:

@@ -42,16 +42,16 @@ _ALL = [
     *_of("powf fmodf remainderf", "rare", "float, float"),
     *_of("fmaf", "rare", "float, float, float"),
 ]
-EXPORTS = {one.name: one for one in _ALL}
+EXPORTS = {function.name: function for function in _ALL}
 """All exports, by name."""
 
-BY_HASH = {one.hash: one for one in _ALL}
+BY_HASH = {function.hash: function for function in _ALL}
 """All exports, by hash."""
 
 
 def level(hashes: Iterable[int]) -> int:
     """Return the lowest MT_MODULE_MATH of firmware that has all of the functions; 2 if one is unknown."""
-    return max((_LEVELS[BY_HASH[one].group] if one in BY_HASH else 2 for one in hashes), default=0)
+    return max((_LEVELS[BY_HASH[number].group] if number in BY_HASH else 2 for number in hashes), default=0)
 
 
 _HEAD = """\
@@ -83,10 +83,10 @@ def c_table() -> str:
     """Return the C of the firmware's table."""
     lines: list[str] = []
     level = 0
-    for one in sorted(_ALL, key=lambda one: one.hash):
-        wanted = _LEVELS[one.group]
-        if wanted != level:
-            lines += ["#endif"] * (level > 0) + [f"#if MT_MODULE_MATH >= {wanted}"] * (wanted > 0)
-            level = wanted
-        lines.append(f"    EXPORT(0x{one.hash:08X}u, {one.name}) /* {one.declaration} */")
+    for function in sorted(_ALL, key=lambda one: one.hash):
+        needed = _LEVELS[function.group]
+        if needed != level:
+            lines += ["#endif"] * (level > 0) + [f"#if MT_MODULE_MATH >= {needed}"] * (needed > 0)
+            level = needed
+        lines.append(f"    EXPORT(0x{function.hash:08X}u, {function.name}) /* {function.declaration} */")
     return _HEAD + "\n".join([*lines, *["#endif"] * (level > 0)]) + "\n" + _TAIL

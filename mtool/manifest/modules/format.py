@@ -143,7 +143,7 @@ def pack(module: Module) -> bytes:
             details=[f"expected at most {MOST_DESCRIPTION_BYTES:,} bytes of description, found {len(text):,}"],
         )
     inputs, outputs = module.description.inputs, module.description.outputs
-    parts = [struct.pack("<2I", one.arena_offset or 0, one.bytes) for one in (*inputs, *outputs)]
+    parts = [struct.pack("<2I", tensor.arena_offset or 0, tensor.bytes) for tensor in (*inputs, *outputs)]
     parts += [struct.pack("<I", value) for value in module.imports]
     contents = b"".join([*parts, text])
     image_at = _up(HEAD_BYTES + len(contents), module.alignment)
@@ -229,7 +229,7 @@ def unpack(data: bytes, what: str = "the module") -> Module:
         raise refuse(f"its description is malformed: {'; '.join(records.lines(error))}") from None
     tensors = (*description.inputs, *description.outputs)
     places = [struct.unpack_from("<2I", data, HEAD_BYTES + 8 * number) for number in range(head.inputs + head.outputs)]
-    if [(one.arena_offset, one.bytes) for one in tensors] != places or len(description.inputs) != head.inputs:
+    if [(tensor.arena_offset, tensor.bytes) for tensor in tensors] != places or len(description.inputs) != head.inputs:
         raise refuse("its description does not match its table of tensors")
     if any(offset + size > head.arena_bytes for offset, size in places):
         raise refuse("a tensor is outside of the arena")
@@ -344,11 +344,11 @@ ARCHITECTURE_BITS = 0xFF
 
 def describe(machine: int) -> str:
     """Return a machine as text: "ARMV7EM, HARD_FLOAT, FPU, DSP"."""
-    known = {one.value: one.name for one in Architecture}
+    names = {architecture.value: architecture.name for architecture in Architecture}
     number = machine & ARCHITECTURE_BITS
-    flags = [one.name for one in Needs if machine & one and one.name]
+    flags = [need.name for need in Needs if machine & need and need.name]
     rest = machine & ~ARCHITECTURE_BITS & ~sum(Needs)
-    return ", ".join([known.get(number, f"architecture {number}"), *flags, *([f"0x{rest:x}"] if rest else [])])
+    return ", ".join([names.get(number, f"architecture {number}"), *flags, *([f"0x{rest:x}"] if rest else [])])
 
 
 _ARCHITECTURES = {
@@ -369,10 +369,10 @@ def of_macros(text: str) -> int:
     def number(name: str) -> int:
         return int(macros.get(name, "0").rstrip("UL") or "1", 0)
 
-    found = [one for name, one in _ARCHITECTURES.items() if name in macros]
+    architectures = [architecture for name, architecture in _ARCHITECTURES.items() if name in macros]
     if "__riscv" in macros and number("__riscv_xlen") == 32:
-        found = [Architecture.RV32]
-    if not found:
+        architectures = [Architecture.RV32]
+    if not architectures:
         return Architecture.ANY
     arm_fp, mve, flen = number("__ARM_FP"), number("__ARM_FEATURE_MVE"), number("__riscv_flen")
     hard = {"__ARM_PCS_VFP", "__riscv_float_abi_single", "__riscv_float_abi_double"}
@@ -387,15 +387,15 @@ def of_macros(text: str) -> int:
         Needs.RV_C: "__riscv_compressed" in macros,
         Needs.RV_VECTOR: "__riscv_vector" in macros or "MT_RVV" in macros,
     }
-    return found[0] | sum(need for need, is_so in needs.items() if is_so)
+    return architectures[0] | sum(need for need, is_so in needs.items() if is_so)
 
 
 def runs(core: int, machine: int) -> bool:
     """Return whether firmware for a core and an ABI accepts code for a machine; mt_module.c decides alike."""
-    own, wanted = core & ARCHITECTURE_BITS, machine & ARCHITECTURE_BITS
-    if wanted == Architecture.ANY:
+    firmware, code = core & ARCHITECTURE_BITS, machine & ARCHITECTURE_BITS
+    if code == Architecture.ANY:
         return machine == Architecture.ANY
-    both_arm = max(own, wanted) < Architecture.RV32
-    older = both_arm and wanted < own and (own != Architecture.ARMV8M_BASE or wanted == Architecture.ARMV6M)
+    both_arm = max(firmware, code) < Architecture.RV32
+    older = both_arm and code < firmware and (firmware != Architecture.ARMV8M_BASE or code == Architecture.ARMV6M)
     needs = machine & ~core & ~ARCHITECTURE_BITS
-    return (wanted == own or older) and not (core ^ machine) & Needs.HARD_FLOAT and not needs
+    return (code == firmware or older) and not (core ^ machine) & Needs.HARD_FLOAT and not needs

@@ -171,9 +171,9 @@ def make(path: Path, *, encrypt: bool = False) -> PublicKey:
 
     key = PrivateKey(Ed25519PrivateKey.generate())
     public_path = public_path_of(path)
-    for each in (path, public_path):
-        if each.is_symlink() or each.exists():
-            what = f"{each} exists, and keys are never overwritten"
+    for file in (path, public_path):
+        if file.is_symlink() or file.exists():
+            what = f"{file} exists, and keys are never overwritten"
             details = ["firmware accepts this key alone; if it is lost, no new module can be signed for it"]
             raise UsageError(what, details=details, hint="choose another file name")
     encryption = BestAvailableEncryption(_passphrase(path, is_new=True)) if encrypt else NoEncryption()
@@ -212,14 +212,14 @@ def read_private(path: Path) -> PrivateKey:
 
 def _passphrase(path: Path, *, is_new: bool = False) -> bytes:
     """Return a private key's passphrase, from the environment or the terminal."""
-    found = os.environ.get(PASSPHRASE, "")
-    if not found and sys.stdin is not None and sys.stdin.isatty():
-        found = getpass.getpass(f"Passphrase of {path}: ")
-        if is_new and found != getpass.getpass("The same again: "):
+    passphrase = os.environ.get(PASSPHRASE, "")
+    if not passphrase and sys.stdin is not None and sys.stdin.isatty():
+        passphrase = getpass.getpass(f"Passphrase of {path}: ")
+        if is_new and passphrase != getpass.getpass("The same again: "):
             raise UsageError("the passphrases differ")
-    if not found:
+    if not passphrase:
         raise UsageError(f"the passphrase of {path} is missing", hint=f"set {PASSPHRASE}, or run it in a terminal")
-    return found.encode()
+    return passphrase.encode()
 
 
 def read_public(path: Path) -> PublicKey:
