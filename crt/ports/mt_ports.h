@@ -1,4 +1,4 @@
-/* The drivers in this folder: a chip's clock, pins, UART, timer and flash, on its registers. A firmware has at most one of
+/* The drivers in this folder: a chip's clock, pins, UART, timer, flash and random numbers, on its registers. A firmware has at most one of
  * each. Each driver is one file and takes its addresses, rates and pins from the macros of mt_board.h, which mtool
  * generates from a board's entry in boards.yaml: `ports: {uart: {base: 0x40011000}}` is MT_UART_BASE. drivers.yaml lists
  * the drivers and their macros. */

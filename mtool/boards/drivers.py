@@ -12,7 +12,7 @@ from mtool.base import records, resources, spelling
 FOLDER = "ports"
 """Where the drivers are, below crt/."""
 
-Role = Literal["boot", "clock", "cache", "pins", "uart", "timer", "flash"]
+Role = Literal["boot", "clock", "cache", "pins", "uart", "timer", "flash", "random"]
 ROLES: tuple[Role, ...] = get_args(Role)
 Setting = int | str | tuple[int, int]
 """A number, a pin ("PA9"), or a register and a bit in it."""
@@ -20,7 +20,7 @@ Setting = int | str | tuple[int, int]
 _PIN = re.compile(r"P([A-Z])(\d{1,2})|P(\d)\.(\d{1,2})|GPIO(\d{1,2})")
 _PINS_PER_PORT = 32
 _OF_PINS = ("tx", "rx")
-_OF_BITS = ("enable", "reset", "supply", "supply_enable")
+_OF_BITS = ("enable", "reset", "supply", "supply_enable", "oscillator")
 _OF_ADDRESSES = ("base", "flash", "start")
 _RANGES = {"irq": (0, 479), "clock_hz": (1, 2**32 - 1), "source_hz": (1, 2**32 - 1)}  # an NVIC has 480 interrupts
 

@@ -70,7 +70,8 @@ def render(
     context = _context(manifest, board, values, model, crt)
     accepted = loaded_modules.read(values, board)
     channel = values.get(CHANNEL)
-    if key is not None and accepted is None and chosen.folders.ports and channel != "semihosting":
+    is_random = not chosen.folders.ports or channel == "semihosting" or "random" in board.ports
+    if key is not None and accepted is None and not is_random:
         raise UsageError(
             f"--link-key needs random numbers, which the port of {board.name} with {CHANNEL}={channel} lacks",
             hint="add --modules, whose flash counts the sessions, or use --template zephyr",

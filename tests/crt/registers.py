@@ -15,7 +15,7 @@ from tests.crt.firmware import CRT, STRICT
 
 PAGE = 0x1000
 CODE, RAM, STACK_TOP, STOP = 0x00100000, 0x20000000, 0x20010000, 0x001FF000
-_LONGEST = 200_000  # instructions of a call
+_LONGEST = 1_000_000  # instructions of a call
 
 Bits = tuple[str, int, int]
 """A register's name, a mask, and the value of the bits below it."""

@@ -805,6 +805,69 @@ def test_what_an_nrf_did_not_program_is_noticed() -> None:
     assert "0x000f0000 was not erased" in chip.wrong
 
 
+# Random numbers.
+
+WORDS = (0x11223344, 0x55667788, 0x99AABBCC)
+
+
+def nrf_rng(line: Line) -> Chip:
+    names = at(0x4000D000, START=0, STOP=4, VALRDY=0x100, VALUE=0x508)
+    reads = {"VALRDY": lambda _: int(line.is_free()), "VALUE": line.give}
+    line.sent += [byte for word in WORDS[1:] for byte in word.to_bytes(4, "little")]
+    return Chip(names, reads=reads, writes={"VALRDY": lambda _, __: setattr(line, "busy", 3)})
+
+
+def stm32_rng(line: Line) -> Chip:
+    def give(chip: Chip) -> int:
+        assert chip.holds(("ENABLE", bit(12), bit(12))) and chip.holds(("CLOCK", bit(1), bit(1)))
+        line.busy = 3
+        return line.give(chip)
+
+    names = {**at(0x48021800, CR=0, SR=4, DR=8), "ENABLE": 0x580244DC, "CLOCK": 0x58024400}
+    rules = [
+        Ready(("CLOCK", 1, 1), ("CLOCK", 2, 2)),
+        Needs(("CR", 4, 4), [("CLOCK", 2, 2), ("ENABLE", bit(12), bit(12))]),
+    ]
+    line.sent += WORDS
+    return Chip(names, rules=rules, reads={"SR": lambda _: int(line.is_free()), "DR": give})
+
+
+RANDOMS = {
+    "nrf_rng": (nrf_rng, MACROS["nrf52840dk"]),
+    "stm32_rng": (
+        stm32_rng,
+        {
+            **{"MT_RANDOM_BASE": "0x48021800u", "MT_RANDOM_ENABLE": "0x580244DCu", "MT_RANDOM_ENABLE_BIT": "12u"},
+            **{"MT_RANDOM_OSCILLATOR": "0x58024400u", "MT_RANDOM_OSCILLATOR_BIT": "0u"},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANDOMS)
+def test_random_numbers(name: str) -> None:
+    of_line, macros = RANDOMS[name]
+    chip = of_line(Line())
+    core = Core(chip, name, macros)
+    assert core.call("mt_port_random", bytes(8), 8) == 0
+    assert core.array(8) == b"".join(word.to_bytes(4, "little") for word in WORDS[1:])
+    chip.check()
+    chip = of_line(Line())
+    chip.reads = dict.fromkeys(chip.reads, lambda _: 0)
+    assert Core(chip, name, macros).call("mt_port_random", bytes(8), 8) == 12, "it waits no longer"
+
+
+def test_random_bits_of_an_rp2040() -> None:
+    bits = [0] * 1024
+    for one in (0, 64, 100, 512 + 3, 1023):  # an even number in the second bit's
+        bits[one] = 1
+    bits[65] = 1
+    chip = Chip({"RANDOMBIT": 0x4006001C}, reads={"RANDOMBIT": lambda _: bits.pop(0)})
+    core = Core(chip, "rp2040_rosc", {}, "cortex-m0plus")
+    assert core.call("mt_port_random", bytes(2), 2) == 0
+    assert core.array(2) == bytes([0b11, 0b10000001]) and bits == []
+
+
 # RP2040's second stage.
 
 

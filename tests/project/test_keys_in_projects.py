@@ -47,8 +47,8 @@ def test_the_key_is_in_two_files_only(board: str, template: str, tmp_path: Path)
 
 
 def test_a_port_without_random_numbers_needs_the_flash_of_modules() -> None:
-    with pytest.raises(UsageError, match="needs random numbers, which the port of microbit with channel=uart lacks"):
-        rendered("microbit", "baremetal", link_key=KEY)
+    with pytest.raises(UsageError, match="needs random numbers, which the port of bluepill with channel=uart lacks"):
+        rendered("bluepill", "baremetal", link_key=KEY)
     modules = {"modules": "signed", "module_key": bytes(range(32)).hex(), "module_slot_bytes": "4096"}
     assert "link.key" in rendered("microbit", "baremetal", link_key=KEY, module_ram_bytes="4096", **modules)
 

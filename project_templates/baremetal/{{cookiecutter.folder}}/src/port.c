@@ -102,7 +102,9 @@ uint32_t mt_port_timer_granularity_ns(void)
     return (1000000000u + MT_TIMER_HZ - 1u) / MT_TIMER_HZ;
 }
 
-{% if channel != "semihosting" %}
+{% if "random" in cookiecutter.board.ports %}
+{# its driver is in crt/ports #}
+{% elif channel != "semihosting" %}
 int32_t mt_port_random(uint8_t *bytes, size_t count)
 {
     (void)bytes;
