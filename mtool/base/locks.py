@@ -182,7 +182,7 @@ class Lock:
         self._release: Callable[[], object] | None = None
         if not device:
             return
-        lock_or_pid = _take(_called(device))
+        lock_or_pid = _take(_canonical(device))
         if isinstance(lock_or_pid, HeldLock):
             self._release = weakref.finalize(self, lock_or_pid.release)
         elif only and lock_or_pid == str(os.getpid()):
@@ -298,7 +298,7 @@ def _take(what: str) -> HeldLock | str:
     return take(re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{digest}.lock")
 
 
-def _called(device: str) -> str:
+def _canonical(device: str) -> str:
     """Return the canonical name of a device: a link's target, or one name for a Windows port or for macOS's two."""
     if re.fullmatch(r"(?i)com\d+", device):
         return device.upper()

@@ -50,23 +50,23 @@ def _settings(flash: Any) -> Any:
     """Parse the flash runners; runners without settings may be a list: [west, openocd]."""
     for name in flash if isinstance(flash, list | dict) else ():
         if not isinstance(name, str) or name not in flash_runners.records():
-            raise ValueError(f"unknown flash runner {name!r}; {_meant(str(name), flash_runners.records())}")
+            raise ValueError(f"unknown flash runner {name!r}; {_suggestion(str(name), flash_runners.records())}")
     for name, settings in flash.items() if isinstance(flash, dict) else ():
         available = flash_runners.settings_of(name)
         for key in settings if isinstance(settings, dict) else ():
             if key not in available:
-                raise ValueError(f"unknown setting {key!r} for {name}; {_meant(str(key), available)}")
+                raise ValueError(f"unknown setting {key!r} for {name}; {_suggestion(str(key), available)}")
     return {name: {} for name in flash} if isinstance(flash, list) else flash
 
 
 def _features(features: Any) -> Any:
     for name in features if isinstance(features, list | frozenset) else ():
         if name not in FEATURES:
-            raise ValueError(f"unknown feature {name!r}; {_meant(str(name), FEATURES)}")
+            raise ValueError(f"unknown feature {name!r}; {_suggestion(str(name), FEATURES)}")
     return features
 
 
-def _meant(name: str, names: Iterable[str]) -> str:
+def _suggestion(name: str, names: Iterable[str]) -> str:
     return spelling.did_you_mean(name, names, otherwise=f"available: {', '.join(names) or 'none'}")
 
 
@@ -420,14 +420,14 @@ def files_of(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
     """
     yield resources.path(_OWN)
     for path in configuration.load().boards:
-        yield from _in(path)
+        yield from _files_in(path)
     project = configuration.nearest()
     if project is not None and (project.parent / FOLDER).is_dir():
-        for path in _in(project.parent / FOLDER):
+        for path in _files_in(project.parent / FOLDER):
             configuration.check_owner(path, path.stat())  # not named by the user, and entries name programs
             yield path
     for name in filter(None, environment.get(VARIABLE, "").split(os.pathsep)):
-        yield from _in(Path(name))
+        yield from _files_in(Path(name))
 
 
 def file_of(name: str) -> Path | None:
@@ -436,7 +436,7 @@ def file_of(name: str) -> Path | None:
     return next((path for path in reversed(user_files) if name in _entries(path)), None)
 
 
-def _in(path: Path) -> list[Path]:
+def _files_in(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
     return [path.absolute()]

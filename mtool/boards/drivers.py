@@ -85,12 +85,12 @@ def check(role: str, name: str, settings: Mapping[str, Setting]) -> None:
     """
     of_role = [key for key, driver in load_all().items() if driver.role == role]
     if name not in of_role:
-        raise ValueError(f"ports.{role}: unknown driver {name!r}; {_meant(name, of_role)}")
+        raise ValueError(f"ports.{role}: unknown driver {name!r}; {_suggestion(name, of_role)}")
     driver = load_all()[name]
     allowed = {**driver.keys, **driver.optional}
     for key, value in settings.items():
         if key not in allowed:
-            raise ValueError(f"ports.{role}: unknown setting {key!r} for {name}; {_meant(key, allowed)}")
+            raise ValueError(f"ports.{role}: unknown setting {key!r} for {name}; {_suggestion(key, allowed)}")
         try:
             _check(key, value)
         except ValueError as wrong:
@@ -165,7 +165,7 @@ def _is_among(pin: str, pins: str) -> bool:
     return forms[0] == forms[1] and port <= last_port and number <= last_number
 
 
-def _meant(name: str, among: Iterable[str]) -> str:
+def _suggestion(name: str, among: Iterable[str]) -> str:
     names = [*among]
     return spelling.did_you_mean(name, names, otherwise=f"available: {', '.join(names) or 'none'}")
 

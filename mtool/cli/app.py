@@ -109,7 +109,7 @@ def usage_error(wrong: TyperException) -> UsageError:
     elif match := re.search(r"(.*)\. Did you mean '(\S+)'\?", message):
         message, hint = match[1], f"did you mean {match[2]}? {page}"
     else:
-        hint = _meant(message) or page
+        hint = _correction(message) or page
         if command == "mtool" and message.startswith("No such option"):
             hint = f"put a command's options after the command; {page}"
     what = message[:1].lower() + message[1:]
@@ -131,7 +131,7 @@ def usage_error(wrong: TyperException) -> UsageError:
     return UsageError(f"{where}{records.message(refused[0])}", hint=page)
 
 
-def _meant(message: str) -> str:
+def _correction(message: str) -> str:
     """Return what to type instead of a word that is not a command: a model's path, or "help"."""
     if (name := re.fullmatch(r"No such command '(.*)'", message)) is not None:
         if name[1].endswith(_MODELS):

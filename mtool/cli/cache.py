@@ -11,12 +11,12 @@ def cache(out: Output, clear: bool = False) -> None:
     MTOOL_CACHE is another folder, or "off"; MTOOL_CACHE_LIMIT is the size limit (200M, 1G; default: 512M), beyond which
     the least recently used entries are removed.
     """
-    from mtool.base import cache as kept
+    from mtool.base import cache as cache_store
 
-    folder = kept.of_user()
+    folder = cache_store.of_user()
     if folder is None:
         out.result({"folder": None, "entries": 0, "bytes": 0})
-        out.text(f"nothing is kept: {kept.VARIABLE} is {kept.OFF}, or there is no home folder")
+        out.text(f"nothing is kept: {cache_store.VARIABLE} is {cache_store.OFF}, or there is no home folder")
         return
     content = folder.clear() if clear else folder.content()
     did = "removed" if clear else "kept"

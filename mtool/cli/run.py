@@ -93,7 +93,7 @@ def _print(out: Output, ran: "RunResult") -> None:
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
         for name, value in sampling.cut(list(tensors.values()), sample).items():
-            out.text(f"  {short_name(name):<9} {described(value)}{_there(tensors[name], sample)}")
+            out.text(f"  {short_name(name):<9} {described(value)}{_count_note(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {count(len(ran.outputs) - _SHOWN, 'more sample')}; --output Y.npz writes all")
     board = ran.prepared.board
@@ -117,7 +117,7 @@ def described(value: "Array") -> str:
     return f"[ {shown}{more} ]{largest}"
 
 
-def _there(tensor: "Tensor", sample: "Sample") -> str:
+def _count_note(tensor: "Tensor", sample: "Sample") -> str:
     """Return how many elements an output has, where that depends on data."""
     if tensor.count is None or tensor.count_axis is None:
         return ""

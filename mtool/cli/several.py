@@ -55,7 +55,7 @@ def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options,
     names = names or [model_name(path.stem) for path in paths]
     for key, option in _BY_NAMES.items():
         _check_models(option, values.get(key) or (), names)
-    raws = [{key: _own(value, name, names) for key, value in values.items()} for name in names]
+    raws = [{key: _value_for(value, name, names) for key, value in values.items()} for name in names]
     return tuple(parse(**{**_with_one_value(raw, name), "name": [name]}) for raw, name in zip(raws, names, strict=True))
 
 
@@ -80,7 +80,7 @@ def _check_models(option: str, values: Sequence[str], names: Sequence[str]) -> N
             )
 
 
-def _own(value: Any, name: str, names: Sequence[str]) -> Any:
+def _value_for(value: Any, name: str, names: Sequence[str]) -> Any:
     """Return an option's value for the model with this name."""
     if isinstance(value, str):  # from a project's mtool.toml, where it is given once
         of, mark, rest = value.partition(_OF)

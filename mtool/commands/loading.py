@@ -206,14 +206,14 @@ def explained(refused: DeviceError, module: Module) -> MtoolError:
             hint=_MORE,
         )
     if Status.MT_BAD_SIGNATURE.name in str(refused):
-        found = "it is not signed"
+        reason = "it is not signed"
         if module.is_signed:
-            found = f"its key id is {module.key_id.hex()}: not the firmware's key, or replaced, or a changed header"
+            reason = f"its key id is {module.key_id.hex()}: not the firmware's key, or replaced, or a changed header"
             if module.next_key:
-                found += "; or its --next-key was replaced before: a replaced key never comes back"
+                reason += "; or its --next-key was replaced before: a replaced key never comes back"
         return DeviceError(
             f"the device does not trust the signature of {module.name}",
-            details=[found],
+            details=[reason],
             hint="sign it with the private key that matches the firmware's public key: mtool module --key FILE",
         )
     if Status.MT_MISSING_IMPORT.name in str(refused) and module.kind == Kind.BYTECODE:

@@ -52,7 +52,7 @@ def partition(
         raise UsageError("no backend is given", hint="give one, for instance: --backend json")
     target, source = boards.get(board), Path(path)
     divided, claims = division(source, target, chosen)
-    made: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for backend, region in divided.regions:
         try:
             files = backend.files(region)
@@ -63,11 +63,11 @@ def partition(
             raise BackendError(f"the backend {backend.name} failed: {type(failed).__name__}: {failed}") from failed
         if not files:
             raise UsageError(f"the backend {backend.name} writes no files for a compiler", hint="the backend json does")
-        made.update(tree.files)
+        contents.update(tree.files)
     if folder is None:
         default = default_folder(source.stem, target)
         folder = default.with_name(f"{default.name}-regions")
-    tree = FileTree(made)
+    tree = FileTree(contents)
     filetree.write(tree, folder, edits=chosen.edits)
     regions = tuple((backend.name, region) for backend, region in divided.regions)
     return PartitionResult(folder, regions, claims, tree)

@@ -256,7 +256,7 @@ class Program:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._rest = b""
+        self._received = b""
 
     def begin(self) -> int:
         """Begin a recording; return the bytes of a hop.
@@ -295,8 +295,8 @@ class Program:
         """Return the numbers of the next line that begins with a word."""
         deadline = time.monotonic() + timeout_s
         while True:
-            while b"\n" in self._rest:
-                line, _, self._rest = self._rest.partition(b"\n")
+            while b"\n" in self._received:
+                line, _, self._received = self._received.partition(b"\n")
                 words = line.decode("ascii", "backslashreplace").split()
                 if words[:1] == [word] and len(words) == count + 1:
                     return [int(word) for word in words[1:]]
@@ -306,9 +306,9 @@ class Program:
 
     def _bytes(self, count: int) -> bytes:
         deadline = time.monotonic() + _BEGIN_S
-        while len(self._rest) < count:
+        while len(self._received) < count:
             self._read(deadline, f"{count} bytes")
-        data, self._rest = self._rest[:count], self._rest[count:]
+        data, self._received = self._received[:count], self._received[count:]
         return data
 
     def _read(self, deadline: float, awaited: str) -> None:
@@ -316,10 +316,10 @@ class Program:
         if rest_s <= 0:
             raise NoAnswerError(
                 f"{self._transport.name} has not sent {awaited}",
-                details=[f"it sent: {self._rest[-80:]!r}"] if self._rest else [],
+                details=[f"it sent: {self._received[-80:]!r}"] if self._received else [],
                 hint="check that its program is the application's: src/main.c with mt_hops_next and mt_hops_done",
             )
-        self._rest += self._transport.read(timeout_s=min(rest_s, _LOOK_S))
+        self._received += self._transport.read(timeout_s=min(rest_s, _LOOK_S))
 
 
 @contextlib.contextmanager

@@ -245,8 +245,8 @@ def _memories(size: Size, cost: Cost, manifest: Manifest, code_bytes: int) -> tu
         model_bytes = min(code_bytes, part.bytes)
         return [Part("the model's code", model_bytes), Part("other code", part.bytes - model_bytes)]
 
-    each = ((need, tuple(one for part in need.parts for one in split(part) if one.bytes)) for need in needs)
-    return tuple(replace(need, parts=parts) for need, parts in each if parts)
+    pairs = ((need, tuple(piece for part in need.parts for piece in split(part) if piece.bytes)) for need in needs)
+    return tuple(replace(need, parts=parts) for need, parts in pairs if parts)
 
 
 def _used(blocks: Sequence[Block], step: int) -> int:

@@ -74,8 +74,8 @@ class _Check:
         self.memories: dict[_Place, _Memory] = {("arena", n): _Memory(size) for n, size in enumerate(sizes)}
         self.memories |= {("inputs", n): _Memory(tensor.bytes) for n, tensor in enumerate(model.inputs)}
         self.memories |= {("outputs", n): _Memory(tensor.bytes) for n, tensor in enumerate(model.outputs)}
-        states = [(other.model, state) for other in sharing for state in other.states]
-        self.kept = [(s.arena_offset, s.arena_offset + s.bytes, f"{name}'s state {s.input}") for name, s in states]
+        pairs = [(other.model, state) for other in sharing for state in other.states]
+        self.states = [(s.arena_offset, s.arena_offset + s.bytes, f"{name}'s state {s.input}") for name, s in pairs]
 
     def faults(self) -> Iterator[str]:
         """Yield each fault, in the order of the operators."""
@@ -153,7 +153,7 @@ class _Check:
         if fault := self._fault_of_range(what, place, begin, size):
             yield fault
             return
-        for first, end, name in self.kept if place[0] == "arena" else ():
+        for first, end, name in self.states if place[0] == "arena" else ():
             if _overlap((begin, begin + size), (first, end)):
                 yield f"{what} is written over {name}"
         if size:

@@ -49,7 +49,7 @@ class DeviceUnderTest:
     def __init__(self, transport: Transport, on_line: Callable[[str, str], None]) -> None:
         self._transport = transport
         self._on_line = on_line
-        self._rest = b""
+        self._received = b""
 
     def begin(self) -> None:
         """Wait for the device's greeting; if it came earlier, ask the device for its name.
@@ -130,8 +130,8 @@ class DeviceUnderTest:
         lines: list[str] = []
         deadline = time.monotonic() + timeout_s
         while True:
-            while b"\n" in self._rest:
-                line, _, self._rest = self._rest.partition(b"\n")
+            while b"\n" in self._received:
+                line, _, self._received = self._received.partition(b"\n")
                 text = line.decode("ascii", "backslashreplace").strip()
                 if text:
                     self._on_line("dut", text)
@@ -145,7 +145,7 @@ class DeviceUnderTest:
                     f"{self._transport.name} has not answered {_READY} within {timeout_s:.3g} s",
                     details=[f"it sent: {line}" for line in lines[-3:]],
                 )
-            self._rest += self._transport.read(timeout_s=min(rest_s, _LOOK_S))
+            self._received += self._transport.read(timeout_s=min(rest_s, _LOOK_S))
 
 
 # The samples of a benchmark: a folder as for EEMBC's runner, or an .npz.

@@ -115,10 +115,10 @@ def _function(sections: int) -> onnx.FunctionProto:
     for section in range(sections):
         b0, b1, b2, _, a1, a2 = (body("Gather", "c", np.int64(6 * section + n)) for n in range(6))
         s, t = (body("Gather", "s", np.int64(2 * section + n)) for n in range(2))
-        made = body("Add", body("Mul", b0, value), s)
-        sums.append(body("Add", body("Sub", body("Mul", b1, value), body("Mul", a1, made)), t))
-        sums.append(body("Sub", body("Mul", b2, value), body("Mul", a2, made)))
-        value = made
+        out = body("Add", body("Mul", b0, value), s)
+        sums.append(body("Add", body("Sub", body("Mul", b1, value), body("Mul", a1, out)), t))
+        sums.append(body("Sub", body("Mul", b2, value), body("Mul", a2, out)))
+        value = out
     flat = body("Concat", *(body("Unsqueeze", total, [0]) for total in sums), axis=0)
     inner = [helper.make_node("Identity", [value], ["u"]), helper.make_node("Identity", [flat], ["r"])]
     floats = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (

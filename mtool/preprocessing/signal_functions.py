@@ -56,15 +56,15 @@ class _Complex:
     def __init__(self, w: Nodes, real: str, imaginary: str) -> None:
         self.w, self.parts = w, (real, imaginary)
 
-    def _each(self, kind: str, other: "_Complex") -> "_Complex":
+    def _by_part(self, kind: str, other: "_Complex") -> "_Complex":
         pairs = zip(self.parts, other.parts, strict=True)
         return _Complex(self.w, *(_wrapped(self.w, self.w(kind, *pair)) for pair in pairs))
 
     def __add__(self, other: "_Complex") -> "_Complex":
-        return self._each("Add", other)
+        return self._by_part("Add", other)
 
     def __sub__(self, other: "_Complex") -> "_Complex":
-        return self._each("Sub", other)
+        return self._by_part("Sub", other)
 
     def _rounded(self, x: str) -> str:
         return _wrapped(self.w, self.w.floor_divided(self.w("Add", x, 2**14), 2**15))

@@ -196,7 +196,7 @@ class Start:
     samples: Sequence[Sample]
     folder: Path
 
-    def made(self, bits: Bits, listener: Listener = lambda done, total: None) -> onnx.ModelProto:
+    def with_bits(self, bits: Bits, listener: Listener = lambda done, total: None) -> onnx.ModelProto:
         """Return the model with these bits.
 
         Raises:
@@ -284,7 +284,7 @@ class Search:
         self.source, self.bench, self.listener = source, bench, listener
         self.layers = source.layers
         self.points: dict[str, Point] = {}
-        self.some = source.samples[:: max(len(source.samples) // _SAMPLES, 1)][:_SAMPLES]
+        self.samples = source.samples[:: max(len(source.samples) // _SAMPLES, 1)][:_SAMPLES]
         self.expected = self._outputs(source.floats)
         self.done, self.total = 0, (2 + _GRID + _TRIES) * len(self.layers)
         first = self.tried(self.state(WIDE))
@@ -318,7 +318,7 @@ class Search:
         """Return a model with these bits, quantized and measured."""
         key = repr((sorted(bits.weights.items()), sorted(bits.wide)))
         if key not in self.points:
-            model = self.source.made(bits, lambda done, total: self._step())
+            model = self.source.with_bits(bits, lambda done, total: self._step())
             cost, score = self.bench.price(model), self.bench.judge(model)
             self.points[key] = Point(bits, self.total_bytes(bits), cost, score, model)
         return self.points[key]
@@ -445,7 +445,7 @@ class Search:
     def _outputs(self, model: onnx.ModelProto) -> list[Sample]:
         path = self.source.folder / "trial.onnx"
         onnx.save(model, str(path))
-        return reference.outputs(path, self.some)
+        return reference.outputs(path, self.samples)
 
     def _more(self, point: Point) -> Point:
         """Return a model with the first that is accurate enough of 1, 2, 4… changes to more bits, or the last."""

@@ -223,9 +223,9 @@ def run(
 
 
 def _logged(done: Evaluation, start: float) -> Evaluation:
-    kept = f", {done.reused:,} of them kept from an earlier run" if done.reused else ""
+    note = f", {done.reused:,} of them kept from an earlier run" if done.reused else ""
     where = f"by {done.reference}" if done.reference else f"on {done.board}"
-    what = f"{done.model} {where}, {plural.count(done.figures.samples, 'sample')}{kept}"
+    what = f"{done.model} {where}, {plural.count(done.figures.samples, 'sample')}{note}"
     log.info("  %-9s %4.1f s   %s", "evaluate", time.monotonic() - start, what)
     return done
 

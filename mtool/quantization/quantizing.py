@@ -602,7 +602,7 @@ def quantize(
                 bits, front, integers = choice.bits, recipes.rows(tried, choice), choice.model
             else:
                 bits = old_recipe.bits if old_recipe else Bits(rounding.uniform(start.layers, int(how.weights[3:])))
-                integers = start.made(bits, listener)
+                integers = start.with_bits(bits, listener)
             onnx.save(integers, str(quantized))
         log.info("  %-9s %4.1f s   %s", "quantize", time.monotonic() - began, _described(how, calibrating))
 

@@ -86,14 +86,14 @@ class _Seen:
     curve: str
     low: float = 0.0
     high: float = 0.0
-    some: list[Array] = field(default_factory=list)
+    samples: list[Array] = field(default_factory=list)
 
     def add(self, values: Array, most: int) -> None:
         """Note the values of a sample, and keep at most `most` of them."""
         flat = values.reshape(-1)
         if flat.size:
             self.low, self.high = min(self.low, float(flat.min())), max(self.high, float(flat.max()))
-            self.some.append(flat[:: -(-flat.size // most)].astype(np.float64))
+            self.samples.append(flat[:: -(-flat.size // most)].astype(np.float64))
 
     def wide_grid(self) -> Grid:
         """Return the grid of 16 bits."""
@@ -102,7 +102,7 @@ class _Seen:
     def grid(self, kind: str, *, symmetric: bool) -> Grid:
         """Return the grid of 8 bits with the least mean square error of the values after the activation."""
         after = _CURVES.get(self.curve, np.asarray)
-        values = np.concatenate([*self.some, np.zeros(1)])
+        values = np.concatenate([*self.samples, np.zeros(1)])
         expected = after(values)
         furthest = max(-self.low, self.high)
         limits = [furthest * part / _CANDIDATES for part in range(_CANDIDATES, _CANDIDATES // 12 - 1, -1)]
@@ -169,7 +169,7 @@ class Body:
         self.constants.append(numpy_helper.from_array(data, name))
         return name
 
-    def kept(self, role: str, value: str, curve: str = "") -> str:
+    def stored(self, role: str, value: str, curve: str = "") -> str:
         """Return a value as it is stored."""
         self.seen[role] = value, curve
         return self._converted("QuantizeLinear", role, value)
@@ -180,7 +180,7 @@ class Body:
 
     def point(self, role: str, value: str, curve: str = "") -> str:
         """Return a value as it is after it was stored."""
-        return self.used(role, self.kept(role, value, curve))
+        return self.used(role, self.stored(role, value, curve))
 
     def _converted(self, op: str, role: str, value: str) -> str:
         if role not in self.grids:
@@ -262,10 +262,10 @@ def _lstm(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str
         )
     )  # fmt: skip
     let_in, opened, forget = body("Split", gates, outputs=3, axis=1, num_outputs=3)
-    kept = body("Mul", forget, body.used("cell", cell))
-    after = body.kept("cell", body("Add", kept, body("Mul", let_in, candidate)))
+    retained = body("Mul", forget, body.used("cell", cell))
+    after = body.stored("cell", body("Add", retained, body("Mul", let_in, candidate)))
     seen = body.activated("squashed", at.activations[2], body.used("cell", after))
-    return [body.kept("h", body("Mul", opened, seen)), after]
+    return [body.stored("h", body("Mul", opened, seen)), after]
 
 
 def _gru(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]:
@@ -279,18 +279,18 @@ def _gru(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]
         recurrent = body("Mul", reset, body.sums(at.of_state[last], h=(hidden, at.r[last])))
         sums = body("Add", body.sums(at.of_input[last], x=(row, at.w[last])), recurrent)
     else:
-        recurrent = body.kept("reset", body("Mul", reset, body.used("h", hidden)))
+        recurrent = body.stored("reset", body("Mul", reset, body.used("h", hidden)))
         sums = body.sums(bias[last], x=(row, at.w[last]), reset=(recurrent, at.r[last]))
     candidate = body.activated("candidate", at.activations[1], sums)
     remaining = body("Sub", body.constant(np.ones((), np.float32)), update)
-    kept = body("Mul", update, body.used("cell", state))
-    after = body.kept("cell", body("Add", body("Mul", remaining, candidate), kept))
-    return [body.kept("h", body.used("cell", after)), after]
+    retained = body("Mul", update, body.used("cell", state))
+    after = body.stored("cell", body("Add", body("Mul", remaining, candidate), retained))
+    return [body.stored("h", body.used("cell", after)), after]
 
 
 def _rnn(body: Body, row: str, states: Sequence[str], at: _Weights) -> list[str]:
     sums = body.sums(at.of_input + at.of_state, x=(row, at.w), h=(states[0], at.r))
-    return [body.kept("h", body(at.activations[0], body.point("gates", sums, at.activations[0])))]
+    return [body.stored("h", body(at.activations[0], body.point("gates", sums, at.activations[0])))]
 
 
 _STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
@@ -376,14 +376,14 @@ def _written(
     """
     op, name = layer.node.op_type, layer.node.name
     outside = Body(name, grids, per_channel)
-    x = stored or outside.kept("x", layer.tensor_of("x"))
+    x = stored or outside.stored("x", layer.tensor_of("x"))
     rows, lasts, bodies = [], [], []
     for way, backwards in enumerate(layer.ways):
         body, weights = Body(f"{name}/{way}", grids, per_channel), layer.weights(way)
         shape = (layer.batch, weights.hidden)
         row, inside = f"{body.stem}/row", [f"{body.stem}/{role}" for role in _STATES[op]]
         if not grids:
-            body.kept("x", row)
+            body.stored("x", row)
         after = _STEPS[op](body, row, inside, weights)
         seen = {f"{body.stem}/{role}": value for role, (value, _) in body.seen.items()} if not grids else {}
         results = [body("Identity", value) for value in (*after, after[0], *seen.values())]
@@ -419,7 +419,7 @@ def _first(layer: Layer, outside: Body, role: str, way: int, shape: tuple[int, .
     initial = "initial_c" if role == "cell" and layer.node.op_type == "LSTM" else "initial_h"
     tensor = layer.tensor_of(initial)
     if tensor and initial not in layer.operands:
-        return outside.kept(role, outside("Gather", tensor, outside.constant(np.asarray(way)), axis=0))
+        return outside.stored(role, outside("Gather", tensor, outside.constant(np.asarray(way)), axis=0))
     values = layer.operands[initial][way] if tensor else np.zeros(shape, np.float32)
     grid = outside.grids.get(role)
     return outside.constant(values if grid is None else grid.codes(values))
@@ -460,12 +460,12 @@ def grids_of(
     copy, seen, outputs = onnx.ModelProto(), dict[str, dict[str, _Seen]](), dict[str, _Seen]()
     copy.CopyFrom(model)
     for layer in rnns:
-        own = seen.setdefault(layer.node.name, {})
+        curves = seen.setdefault(layer.node.name, {})
         outside, bodies = _written(layer, {})
         _replace(copy, layer.node, outside)
         for body in bodies:
             for role, (_, curve) in body.seen.items():
-                outputs[f"{body.stem}/{role}"] = own.setdefault(role, _Seen(curve))
+                outputs[f"{body.stem}/{role}"] = curves.setdefault(role, _Seen(curve))
     del copy.graph.output[:]
     copy.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
     onnx.save(copy, str(path))
@@ -476,10 +476,10 @@ def grids_of(
     return {
         layer: {
             role: seen.wide_grid() if kind == "int16" or role == "cell" else seen.grid(kind, symmetric=symmetric)
-            for role, seen in own.items()
+            for role, seen in curves.items()
             if kind != "int16" or role in ("x", "h", "reset")
         }
-        for layer, own in seen.items()
+        for layer, curves in seen.items()
     }
 
 
@@ -515,8 +515,8 @@ def _move_first(graph: onnx.GraphProto, value: str) -> None:
     """Move the integers of a result, which may be the last row alone, before they become floats."""
     maker = next(node for node in graph.node if value in node.output)
     readers = [node for node in graph.node if value in node.input]
-    kept = any(value == output.name for output in graph.output)
-    if maker.op_type != "DequantizeLinear" or kept or [node.op_type in _MOVES for node in readers] != [True]:
+    is_output = any(value == output.name for output in graph.output)
+    if maker.op_type != "DequantizeLinear" or is_output or [node.op_type in _MOVES for node in readers] != [True]:
         return
     (move,), after = readers, readers[0].output[0]
     move.input[0], move.output[0] = maker.input[0], f"{after}/integers"

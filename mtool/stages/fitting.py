@@ -245,8 +245,8 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
             energy=times[0].energy if len(times) == 1 else None,
             device_milliseconds=sum(time.device_milliseconds for time in times),
         )
-    each = zip(models, estimates, manifests, strict=True)
-    longest = tuple(longest_operator(emitted, time, described.pauses) for emitted, time, described in each)
+    rows = zip(models, estimates, manifests, strict=True)
+    longest = tuple(longest_operator(emitted, time, described.pauses) for emitted, time, described in rows)
     floats = next(filter(None, (software_float(manifest, board) for manifest in manifests)), None)
     shares = tuple(cost / (model.cost or 1) for model in models for cost in model.costs) if len(models) == 1 else ()
     return replace(fit, time=whole, longest=longest, shares=shares, software_float=floats)

@@ -258,15 +258,15 @@ def _waits(emitted: Emitted, reads: Reads | None, hz: int) -> tuple[float, float
             continue
         once = operator.constant_bytes
         is_read_once = HELD * once <= cache_bytes or is_set(operator.schedule, PACKED_WEIGHTS)
-        each, products = _each(emitted, operator.index, usual), 0.0 if is_read_once else float(operator.macs)
+        wait, products = _wait_per_byte(emitted, operator.index, usual), 0.0 if is_read_once else float(operator.macs)
         products *= 0.5 if is_set(operator.schedule, FOUR_BITS) else 1
-        low += each * max(once, BYTES_A_PRODUCT * products)
-        high += each * max(once, _MOST_BYTES_A_PRODUCT * products)
+        low += wait * max(once, BYTES_A_PRODUCT * products)
+        high += wait * max(once, _MOST_BYTES_A_PRODUCT * products)
     unsure = 1 if reads is None or reads.is_sure else _UNSURE
     return low / unsure, high * unsure
 
 
-def _each(emitted: Emitted, number: int, usual: float) -> float:
+def _wait_per_byte(emitted: Emitted, number: int, usual: float) -> float:
     """Return the wait cycles per byte of an operator's constants: those of their pools, else the usual ones."""
     functions = emitted.functions
     if not functions.in_pools:

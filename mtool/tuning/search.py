@@ -297,7 +297,7 @@ class Search:
             default="",
         )
         self._earlier = {record.key: record for record in earlier.measurements if not record.baseline}
-        self._left = self._unknown(self._ordered())
+        self._pending = self._unknown(self._ordered())
 
     def run(self) -> None:
         """Measure the remaining candidates until the goal is reached.
@@ -343,17 +343,17 @@ class Search:
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
             added += [(row.space, candidate) for candidate in candidates]
         now = {key: row.space for key, row in self.progress.rows.items()}
-        self._left = [*self._unknown(added), *((now[space.task.record.key], item) for space, item in self._left)]
+        self._pending = [*self._unknown(added), *((now[space.task.record.key], item) for space, item in self._pending)]
 
     def _next_batch(self) -> list[PendingCandidate]:
         """Take the next candidates that fit one firmware from the queue; none if the search is over."""
-        while self._left and not self._is_over():
-            self._left = self._without_misfits(self._left)
+        while self._pending and not self._is_over():
+            self._pending = self._without_misfits(self._pending)
             room = self.room
             if self.goal.trials:
                 room = replace(room, most=min(room.most, self._trials_left()))
-            _, count = shares_of(self._left, room)
-            batch, self._left = self._left[:count], self._left[count:]
+            _, count = shares_of(self._pending, room)
+            batch, self._pending = self._pending[:count], self._pending[count:]
             if batch:
                 return batch
         return []

@@ -197,10 +197,10 @@ class RoundingTies:
         if qonnx.is_own(node):
             return [self._on_grid(node, inputs, tensors)]
         if node.op_type == "DequantizeLinear":
-            return _each(inputs, _dequantization(node, inputs))
+            return _bounds_of(inputs, _dequantization(node, inputs))
         if node.op_type == "Cast" and attributes(node).get("to") in _FLOATS:
-            return _each(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
-        return _each(inputs, lambda arrays, _: self._run(node, arrays))
+            return _bounds_of(inputs, lambda arrays, wide: [np.asarray(arrays[0]).astype(wide)])
+        return _bounds_of(inputs, lambda arrays, _: self._run(node, arrays))
 
     def _on_grid(self, node: onnx.NodeProto, inputs: Sequence[Bounds | None], tensors: Mapping[str, Array]) -> Bounds:
         """Return the result of one of QONNX's nodes, whose floats are on a grid."""
@@ -259,7 +259,7 @@ def _of_whole_sizes(
 Compute = Callable[[list[Array | None], type], list[Array]]
 
 
-def _each(inputs: Sequence[Bounds | None], compute: Compute) -> list[Bounds]:
+def _bounds_of(inputs: Sequence[Bounds | None], compute: Compute) -> list[Bounds]:
     """Compute a node's outputs for each array of its inputs' bounds; `compute` also gets the type of the floats."""
     values = compute([bounds.value if bounds else None for bounds in inputs], np.float64)
     singles = compute([bounds.single if bounds else None for bounds in inputs], np.float32)

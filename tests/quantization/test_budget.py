@@ -121,14 +121,14 @@ def searched(
     loss = {f"fc{n}": {8: 0.0, 4: 0.001 * (4 - n), 2: of_2_bits * (4 - n)} for n in range(4)}
     fake = Fake(loss, {8: 64, 4: 32, 2: 16}, together)
 
-    def made(self: Start, bits: Bits, listener: object = None) -> onnx.ModelProto:
+    def with_bits(self: Start, bits: Bits, listener: object = None) -> onnx.ModelProto:
         fake.bits = bits
         return start.integers
 
     def sensitivity(self: Search) -> object:
         return loss, dict.fromkeys(loss, fake.sizes)
 
-    monkeypatch.setattr(Start, "made", made)
+    monkeypatch.setattr(Start, "with_bits", with_bits)
     monkeypatch.setattr(Search, "sensitivity", sensitivity)
     found, front = Search(start, fake.bench(), limits, lambda done, total: None).choice()
     assert found in front and list(front) == sorted(front, key=lambda one: -(one.cost.flash or 0))
@@ -178,7 +178,7 @@ def test_accuracies_within_their_standard_error_are_equal(
 ) -> None:
     fake = Fake({f"fc{n}": {8: 0.0} for n in range(4)}, {8: 64}, 0)
     fake.samples, fake.bits = samples, Bits(dict.fromkeys(fake.loss, 8))
-    monkeypatch.setattr(Start, "made", lambda *_: start.integers)
+    monkeypatch.setattr(Start, "with_bits", lambda *_: start.integers)
     search = Search(start, fake.bench(), Budget(flash=1000), lambda done, total: None)
     of = {"a": (Score(0.905, 20.0), 30), "b": (Score(0.900, 22.04), 20), "c": (Score(0.900, 21.96), 25)}
     search.points = {
@@ -254,9 +254,9 @@ def test_options_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_recipe_has_the_bits_of_all_layers(start: Start) -> None:
     with pytest.raises(UsageError, match="the recipe lacks the bits of 2 layers: fc1, fc3"):
-        start.made(Bits({"fc0": 8, "fc2": 4}))
+        start.with_bits(Bits({"fc0": 8, "fc2": 4}))
     with pytest.raises(UsageError, match="the model has no 'fc9'"):
-        start.made(Bits({f"fc{n}": 8 for n in (0, 1, 2, 3, 9)}))
+        start.with_bits(Bits({f"fc{n}": 8 for n in (0, 1, 2, 3, 9)}))
 
 
 @pytest.mark.slow

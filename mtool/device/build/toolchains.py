@@ -96,7 +96,7 @@ def check(toolchain: Toolchain) -> Found:
             return Found(toolchain, "", (toolchain.name,))
         return Found(toolchain, importlib.metadata.version(toolchain.name), ())
     if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
-        return Found(toolchain, _version(output_of([*other, "--version"])), (), _as_they_are(other[0]))
+        return Found(toolchain, _version(output_of([*other, "--version"])), (), _file_states(other[0]))
     missing = [name for name in toolchain.programs if shutil.which(name) is None]
     program = toolchain.programs[0]
     if program in missing:
@@ -105,7 +105,7 @@ def check(toolchain: Toolchain) -> Found:
     if toolchain.needs and not Path(library).is_absolute():  # GCC prints the bare name if the file is missing
         missing.append(toolchain.needs)
     version = _version(output_of([program, "--version"]))
-    return Found(toolchain, version, tuple(missing), _as_they_are(program, library))
+    return Found(toolchain, version, tuple(missing), _file_states(program, library))
 
 
 def require(name: str) -> Found:
@@ -158,7 +158,7 @@ def _version(text: str) -> str:
     return match[0] if match else first_line.strip()
 
 
-def _as_they_are(program: str, *libraries: str) -> tuple[str, ...]:
+def _file_states(program: str, *libraries: str) -> tuple[str, ...]:
     """Return the paths of a program and its libraries, with the size and the time of each."""
     texts = []
     for path in filter(None, (shutil.which(program), *libraries)):

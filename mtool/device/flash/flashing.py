@@ -68,7 +68,7 @@ def all_runners() -> Mapping[str, Runner]:
 
 
 # Files that a builder writes beside the ELF file.
-_MADE: Mapping[str, frozenset[str]] = {
+_BUILT_FORMATS: Mapping[str, frozenset[str]] = {
     "west": frozenset({".hex", ".bin"}),
     "arduino": frozenset({".hex", ".bin", ".uf2"}),
 }
@@ -155,7 +155,7 @@ def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: s
         settings=project.board.flash.get(runner.name, {}),
         port=port,
         probe=probe,
-        made=_MADE.get(project.builder, frozenset()),
+        built_formats=_BUILT_FORMATS.get(project.builder, frozenset()),
     )
 
 

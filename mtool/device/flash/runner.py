@@ -67,7 +67,7 @@ class Job:
         settings: the runner's, from the board's entry.
         probe: the USB serial number of the probe; "": the only one.
         port: the serial port, or "host:port" of an emulator's gdb stub; "": unknown.
-        made: suffixes of the files that the build writes beside the ELF (".hex").
+        built_formats: suffixes of the files that the build writes beside the ELF (".hex").
     """
 
     folder: Path
@@ -77,7 +77,7 @@ class Job:
     settings: Mapping[str, str | int] = field(default_factory=dict)
     probe: str = ""
     port: str = ""
-    made: frozenset[str] = frozenset()
+    built_formats: frozenset[str] = frozenset()
 
     def setting(self, name: str, default: str | int | None = None) -> str:
         """Return one of the runner's settings as text.
@@ -193,12 +193,12 @@ class Runner:
         return [
             Command((objcopy, "-O", _FORMATS[suffix], str(job.firmware), str(job.firmware.with_suffix(suffix))))
             for suffix in suffixes
-            if suffix in _FORMATS and suffix not in job.made
+            if suffix in _FORMATS and suffix not in job.built_formats
         ]
 
     def files(self, job: Job) -> Mapping[Path, bytes]:
         """Return the files that the commands read and that no build makes."""
-        if self.takes == ".uf2" and self.takes not in job.made:
+        if self.takes == ".uf2" and self.takes not in job.built_formats:
             return {self.image(job): uf2.convert(job.firmware, int(job.setting("family"), 0))}
         return {job.folder / path: "".join(self.words(job, [text])).encode() for path, text in self.scripts.items()}
 

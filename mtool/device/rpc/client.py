@@ -132,7 +132,7 @@ class Client:
 
     def info(self) -> Info:
         """Return the timer's granularity and the tensors' sizes."""
-        return protocol.read_info(self._one(Request(Message.MT_INFO, reply_bytes=64)))
+        return protocol.read_info(self._payload(Request(Message.MT_INFO, reply_bytes=64)))
 
     def write(self, inputs: Sequence[bytes]) -> None:
         """Write the inputs, in the model's order; an input may be shorter than its tensor.
@@ -214,7 +214,7 @@ class Client:
         Raises:
             DeviceError: it is running.
         """
-        self._one(protocol.timer(begin=True))
+        self._payload(protocol.timer(begin=True))
 
     def stop_timer(self) -> int:
         """Stop the device's timer and return the nanoseconds since it was started.
@@ -261,7 +261,7 @@ class Client:
         Raises:
             DeviceError: the function returned a status other than MT_OK, or the device refused an argument.
         """
-        return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
+        return protocol.read_invoke(self._payload(protocol.invoke(index, arguments, work_s)))
 
     def ask(self, requests: Iterable[Request]) -> list[Reply]:
         """Exchange messages, including those without a method here (mtool.device.rpc.loading has some).
@@ -286,7 +286,7 @@ class Client:
 
     def reset(self) -> None:
         """Make the firmware leave its server; this ends the session."""
-        self._one(Request(Message.MT_RESET))
+        self._payload(Request(Message.MT_RESET))
         self.window.is_open = False
 
     @property
@@ -318,11 +318,11 @@ class Client:
             for offset, length in data_frames(self.window, total):
                 yield protocol.read(kind, index, offset, length)
 
-    def _one(self, request: Request) -> bytes:
+    def _payload(self, request: Request) -> bytes:
         return self.ask([request])[0].payload
 
     def _number(self, request: Request) -> int:
-        return protocol.read_number(request.type, self._one(request))
+        return protocol.read_number(request.type, self._payload(request))
 
     def _check(self, reply: Reply) -> None:
         if reply.status == Status.MT_OK:

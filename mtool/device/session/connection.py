@@ -160,8 +160,8 @@ class Connection(Closing):
         self.identity = f"{self.project.board.name} {serial_number}".strip()
         self.transport = transport
         shared = {"project": manifest.in_project, "firmware": manifest.firmware}
-        self._own = tuple(model.model_copy(update=shared) for model in manifest.models)
-        self.models = self._own
+        self._own_models = tuple(model.model_copy(update=shared) for model in manifest.models)
+        self.models = self._own_models
         self._timeout_s = timeout_s
         self._reopen = reopen
         self._firmware = firmware
@@ -170,7 +170,7 @@ class Connection(Closing):
 
     def _open_session(self, *, stream_s: float, take_over: bool) -> None:
         start = time.monotonic()
-        first = self._own[0]  # the firmware answers with its name and hash
+        first = self._own_models[0]  # the firmware answers with its name and hash
         board = self.project.board
         entry = board.name if "uart" in board.ports and board.name not in boards.shipped() else ""
         try:
@@ -201,7 +201,7 @@ class Connection(Closing):
         Raises:
             CommunicationError: it stopped answering, or its answer is malformed.
         """
-        numbered = dict(enumerate(self._own))
+        numbered = dict(enumerate(self._own_models))
         if takes_modules(self.project):
             models = interfaces(self.session)
             numbered |= {number: manifest_of(model, self.project) for number, model in models.items()}

@@ -99,13 +99,13 @@ def _delta(client: Client, module: bytes, since: bytes, base: int | None) -> byt
             "the device's module in flash is not the one of --since",
             hint="omit --since to send the whole module",
         )
-    old = since or _kept(head)
+    old = since or _cached_module(head)
     if head == module[:HEAD_BYTES] or not old or max(len(old), len(module)) > MOST_BYTES:
         return b""
     return delta(old[HEAD_BYTES:], module[HEAD_BYTES:])
 
 
-def _kept(head: bytes) -> bytes:
+def _cached_module(head: bytes) -> bytes:
     """Return the loaded file with a header from the cache."""
     cached = cache.of_user()
     files = cached.get(_key(head)) if cached is not None else None

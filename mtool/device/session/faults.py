@@ -167,7 +167,7 @@ def _where(number: int | None, manifest: Manifest, symbols: list[SourceLocation]
     """Describe the operator by its number, or else by the function of the fault or its caller."""
     running = [operator for operator in manifest.operators if operator.index == number]
     for location in symbols:
-        running = running or [operator for operator in manifest.operators if operator.function == _whole(location)]
+        running = running or [operator for operator in manifest.operators if operator.function == _base_name(location)]
     if len(running) == 1:
         return f" in {_described(running[0])}"
     if running:
@@ -177,7 +177,7 @@ def _where(number: int | None, manifest: Manifest, symbols: list[SourceLocation]
     return f" in {symbols[0].function}" if symbols else " on the device"
 
 
-def _whole(location: SourceLocation) -> str:
+def _base_name(location: SourceLocation) -> str:
     """Return the whole function for a part that the compiler split off (`name.cold`, `name.part.0`)."""
     return location.function.partition(".")[0]
 
@@ -198,7 +198,7 @@ def _lines(
         lines.append("     ".join([at, *([reading.why] if reading.why else [])]))
     elif reading.why:
         lines.append(reading.why)
-    if lr is not None and (pc is None or _whole(pc) not in operators):
+    if lr is not None and (pc is None or _base_name(pc) not in operators):
         lines.append(f"lr 0x{reading.lr:0{width}x}  {lr}")
     if fault.kind == FaultKind.MT_FAULT_STACK and fault.machine == Machine.MT_MACHINE_NONE:
         lines.append("its lowest bytes were overwritten")

@@ -26,7 +26,7 @@ class CSource:
     Attributes:
         functions: each function's length, by its name.
         called: every name followed by a parenthesis.
-        made: functions that a macro of the runtime defines: its first argument.
+        macros: functions that a macro of the runtime defines: its first argument.
         is_wide: there is 64-bit arithmetic.
         has_float: there is floating-point arithmetic.
         data_bytes: the variables' bytes, without the arena.
@@ -36,7 +36,7 @@ class CSource:
 
     functions: Mapping[str, Function]
     called: frozenset[str]
-    made: frozenset[str]
+    macros: frozenset[str]
     is_wide: bool
     has_float: bool
     data_bytes: int = 0
@@ -59,22 +59,22 @@ def read(parts: Iterable[Part]) -> CSource:
             included.add(part.name.removesuffix(".h"))
             continue
         text = without_comments(part)
-        each = tokens(text)
-        words |= {*each}
-        called |= {name for name, after in itertools.pairwise(each) if after == "("}
+        code = tokens(text)
+        words |= {*code}
+        called |= {name for name, after in itertools.pairwise(code) if after == "("}
         if part.kind == "text":
-            macros |= {each[n + 2] for n, name in enumerate(each[:-2]) if name.isupper() and each[n + 1] == "("}
+            macros |= {code[n + 2] for n, name in enumerate(code[:-2]) if name.isupper() and code[n + 1] == "("}
         strings = text.replace("\\\\", "__").replace('\\"', "__").split('"')[1::2]
         table_bytes += sum(len(string) + 1 for string in strings)
         if part.kind == "function":
-            body = each[each.index("{") + 1 : -1]
+            body = code[code.index("{") + 1 : -1]
             functions[part.name] = Function(len(body), _is_wide(body))
-        elif part.kind == "object" and "const" in each[:2]:
-            is_list = each[each.index("=") + 1] == "{"
-            table_bytes += (8 if "int64_t" in each else 4) * (each.count(",") + 1) * is_list
-        elif part.kind == "object" and part.is_static and each[2] != "{":
-            count = int(each[each.index("[") + 1]) if "[" in each else 1
-            data_bytes += count * SIZES.get(each[each.index(part.name) - 1], _LARGEST)
+        elif part.kind == "object" and "const" in code[:2]:
+            is_list = code[code.index("=") + 1] == "{"
+            table_bytes += (8 if "int64_t" in code else 4) * (code.count(",") + 1) * is_list
+        elif part.kind == "object" and part.is_static and code[2] != "{":
+            count = int(code[code.index("[") + 1]) if "[" in code else 1
+            data_bytes += count * SIZES.get(code[code.index(part.name) - 1], _LARGEST)
     has_float = any("float" in token or "double" in token for token in words)
     return CSource(
         functions, frozenset(called), frozenset(macros), _is_wide(words), has_float, data_bytes, table_bytes,

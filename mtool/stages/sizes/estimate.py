@@ -208,7 +208,7 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
         total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if turned else 1)
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
-    called = sum(_shared_bytes(name, shared, c_source.made) for name in c_source.called)
+    called = sum(_shared_bytes(name, shared, c_source.macros) for name in c_source.called)
     return total + called + sum(executors[name] for name in c_source.included if name in executors)
 
 

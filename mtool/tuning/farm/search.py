@@ -197,7 +197,7 @@ class FarmSearch(Search):
         else:
             everything = [request for part in requests for request in part]
             parts = (*self._state.waiting, *self._state.running.values())
-            to_come = len(everything) + len(self._left) + sum(len(part.requests) for part in parts)
+            to_come = len(everything) + len(self._pending) + sum(len(part.requests) for part in parts)
             to_come += sum(len(other.batch) for other in self._state.making.values())
             size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
             cut = [tuple(everything[at : at + size]) for at in range(0, len(everything), size)]
@@ -236,7 +236,7 @@ class FarmSearch(Search):
             self._suspect(end.measurement, end.board, end.failed)
         elif not is_whole:
             log.info("submitting a slice again: %s", event.reason or "its worker has ended")
-        rest = self._rest(part, is_whole=is_whole)
+        rest = self._open_requests(part, is_whole=is_whole)
         if not rest:
             part.firmware.open_slices -= 1
             if not part.firmware.open_slices:
@@ -251,7 +251,7 @@ class FarmSearch(Search):
         avoid = part.avoid | ({event.worker} if end and end.failed else set())
         self._state.waiting.appendleft(replace(part, requests=rest, tries=part.tries + 1, avoid=avoid))
 
-    def _rest(self, part: Part, *, is_whole: bool) -> tuple[MeasurementRequest, ...]:
+    def _open_requests(self, part: Part, *, is_whole: bool) -> tuple[MeasurementRequest, ...]:
         """Return the requests of a slice that are still open; interrupted turns begin again, with new ids."""
         if part.firmware.mode == "once":
             return tuple(request for request in part.requests if request.ident in self._open)

@@ -164,16 +164,16 @@ def listening_host(address: str, host: str = "", insecure: bool = False) -> str:
     """
     protocol, _, place = address.partition("://")
     name, _, port = place.rpartition(":")
-    found = _resolved(host)[0][1][0] if host else _interface(name, int(port))
-    if protocol == "tls" or ipaddress.ip_address(found).is_loopback:
-        return found
+    number = _resolved(host)[0][1][0] if host else _interface(name, int(port))
+    if protocol == "tls" or ipaddress.ip_address(number).is_loopback:
+        return number
     if not insecure:
         raise UsageError(
-            f"listening on {found} without TLS would let anyone on the network run programs as this user",
+            f"listening on {number} without TLS would let anyone on the network run programs as this user",
             hint="add --tls-ca, --tls-cert and --tls-key (docs/farm.md), or --insecure if you trust the whole network",
         )
-    log.warning("listening on %s without TLS: anyone who can connect can run programs as this user", found)
-    return found
+    log.warning("listening on %s without TLS: anyone who can connect can run programs as this user", number)
+    return number
 
 
 def _interface(name: str, port: int) -> str:

@@ -133,11 +133,11 @@ class _Signs:
 
     types: dict[str, int]
     names: set[str]
-    made: dict[str, str] = field(default_factory=dict)  # int8 tensors and their uint8 twins in the current graph
+    twins: dict[str, str] = field(default_factory=dict)  # int8 tensors and their uint8 twins in the current graph
 
     def change(self, graph: onnx.GraphProto) -> None:
         """Change a graph in place."""
-        outer, self.made = self.made, dict(self.made)
+        outer, self.twins = self.twins, dict(self.twins)
         constants = {tensor.name: tensor for tensor in graph.initializer}
         nodes = list(graph.node)
         del graph.node[:]
@@ -148,7 +148,7 @@ class _Signs:
                 for operand in self._mixed(node, left, right):
                     self._make_unsigned(graph, constants, node, operand)
             graph.node.append(node)
-        self.made = outer
+        self.twins = outer
 
     def _mixed(self, node: onnx.NodeProto, left: _Operand | None, right: _Operand) -> list[_Operand]:
         """Return the int8 operand of a product with a uint8 one; none for any other product."""
@@ -171,11 +171,11 @@ class _Signs:
 
     def _twin(self, graph: onnx.GraphProto, constants: dict[str, onnx.TensorProto], name: str) -> str:
         """Return the name of a tensor with 128 added: another constant, or the output of three more nodes."""
-        if name in self.made:
-            return self.made[name]
+        if name in self.twins:
+            return self.twins[name]
         if name in constants:
             data = numpy_helper.to_array(constants[name]).astype(np.int16) + _OFFSET
-            self.made[name] = self._constant(graph, name, data.astype(np.uint8))
+            self.twins[name] = self._constant(graph, name, data.astype(np.uint8))
         else:
             wide, moved, twin = (self._new(f"{name}_{what}") for what in ("wide", "moved", "unsigned"))
             offset = self._constant(graph, "offset", np.array(_OFFSET, np.int32))
@@ -186,8 +186,8 @@ class _Signs:
                     helper.make_node("Cast", [moved], [twin], to=TensorProto.UINT8),
                 ]
             )
-            self.made[name] = twin
-        return self.made[name]
+            self.twins[name] = twin
+        return self.twins[name]
 
     def _constant(self, graph: onnx.GraphProto, name: str, data: Any) -> str:
         new = self._new(f"{name}_unsigned")

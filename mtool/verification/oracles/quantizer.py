@@ -186,8 +186,8 @@ def of_layers(*, before: str, after: str, samples: Sequence[Sample], title: str)
         if output is None:
             continue
         pair = compared.pop(output)
-        found = [weights[name] for name in node.input[1:2] if name in weights]
-        of_weights = sqnr_db(flat([found[0]["float"]]), flat([found[0]["dequantized"]])) if found else None
+        pairs = [weights[name] for name in node.input[1:2] if name in weights]
+        of_weights = sqnr_db(flat([pairs[0]["float"]]), flat([pairs[0]["dequantized"]])) if pairs else None
         losses.append((node.name, node.op_type, sqnr_db(flat(pair["float"]), flat(pair["post_qdq"])), of_weights))
     return losses
 

@@ -34,5 +34,5 @@ ENTRY: dict[str, Any] = {
 def test_what_was_not_measured_is_the_largest_of_its_kind(made: str, called: str, size: int) -> None:
     source = read([Part(f"MT_DSP_ROWS({made}, 8)\nstatic const int32_t *x = {called}(0);", "text")])
     nothing: Any = SimpleNamespace(models=())
-    assert source.made == {made}
+    assert source.macros == {made}
     assert code_of(source, nothing, ENTRY) == size

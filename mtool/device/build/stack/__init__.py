@@ -57,7 +57,7 @@ class Walk:
     """
 
     def __init__(self, image: Image, decoder: Decoder, function: Function) -> None:
-        self._image, self._decoder, self._one = image, decoder, function
+        self._image, self._decoder, self._function = image, decoder, function
         self._code = Code(image.value, image.has_table, image.link)
         self._depths: dict[int, int] = {}
         self._visits: dict[int, int] = {}
@@ -68,19 +68,19 @@ class Walk:
 
     def run(self) -> None:
         """Follow all paths; after a switch also the code that nothing else leads to."""
-        at = self._one.start
-        while not self._one.unknown:
+        at = self._function.start
+        while not self._function.unknown:
             while self._paths:
                 self._follow(*self._paths.pop())
-            while at < self._one.end and at in self._ends:
+            while at < self._function.end and at in self._ends:
                 at = self._image.after_data(self._ends[at])
-            if self._switch is None or at >= self._one.end:
+            if self._switch is None or at >= self._function.end:
                 return
             self._follow(at, self._switch.copy(), is_case=True)
 
     def _follow(self, at: int, state: State, *, is_case: bool = False) -> None:
         """Follow a path until it ends, or reaches what was reached with as much on the stack."""
-        code, image = self._one, self._image
+        code, image = self._function, self._image
         while self._depths.get(at, -1) < state.depth and not code.unknown:
             if at != code.start and at in image.functions:  # a jump, or assembly code that goes on with the next one
                 if not is_case:  # otherwise it is padding
@@ -95,7 +95,7 @@ class Walk:
 
     def _take(self, at: int, state: State) -> int:
         """Take over what an instruction does, and return the address of the next one; -1: the path ends."""
-        function, before, may_skip = self._one, state.depth, state.conditional > 0
+        function, before, may_skip = self._function, state.depth, state.conditional > 0
         step = self._decoder(self._code, at, state)
         self._ends[at] = step.end
         if step.is_unknown:
@@ -125,7 +125,7 @@ class Walk:
         return _END if is_end or self._image.after_data(step.end) != step.end else step.end
 
     def _call(self, target: int | None, depth: int) -> None:
-        self._one.calls[target] = max(self._one.calls.get(target, 0), depth)
+        self._function.calls[target] = max(self._function.calls.get(target, 0), depth)
 
 
 _DECODERS: Mapping[str, Decoder] = {ARM: thumb.step, RISCV: riscv.step, AVR: avr.step}

@@ -3,7 +3,7 @@
 from mtool.device.build.stack.steps import Code, Kind, State, Step, signed
 
 _ZERO, _RA, _SP, _T0 = 0, 1, 2, 5
-_KEPT = range(8, 9)  # s0, the frame pointer
+_SAVED = range(8, 9)  # s0, the frame pointer
 _WITHOUT_RESULT = (0x07, 0x0F, 0x23, 0x27)  # loads of floats, fences, stores
 
 
@@ -20,7 +20,7 @@ def _bits(word: int, *fields: tuple[int, int, int]) -> int:
 
 
 def _add(end: int, to: int, of: int, number: int, state: State) -> Step:
-    return state.added(to, of, number, sp=_SP, kept=_KEPT, end=end)
+    return state.added(to, of, number, sp=_SP, saved=_SAVED, end=end)
 
 
 def _to_register(code: Code, at: int, end: int, register: int, state: State, *, is_call: bool, offset: int = 0) -> Step:

@@ -64,20 +64,20 @@ class State:
             self.constants.pop(register, None)
             self.sums.discard(register)
 
-    def added(self, to: int, of: int, number: int, *, sp: int, kept: range, end: int) -> Step:
+    def added(self, to: int, of: int, number: int, *, sp: int, saved: range, end: int) -> Step:
         """Read an instruction to = of + number.
 
         Args:
             to, of: registers.
             number: the number.
             sp: the stack pointer's register.
-            kept: the registers from which the stack pointer is restored.
+            saved: the registers from which the stack pointer is restored.
             end: the address after the instruction.
         """
         if to == sp:
             if of == sp:
                 return Step(end, pushed=-number)
-            if of in kept and of in self.frames:
+            if of in saved and of in self.frames:
                 return Step(end, pushed=self.frames[of] - number - self.depth)
             return Step(end, is_unknown=True)
         if of == sp:

@@ -3,7 +3,7 @@
 from mtool.device.build.stack.steps import Code, Kind, State, Step, signed
 
 _SP, _LR, _PC = 13, 14, 15
-_KEPT = range(4, 12)
+_SAVED = range(4, 12)
 
 
 def step(code: Code, at: int, state: State) -> Step:
@@ -15,7 +15,7 @@ def step(code: Code, at: int, state: State) -> Step:
 
 
 def _add(end: int, to: int, of: int, number: int, state: State) -> Step:
-    return state.added(to, of, number, sp=_SP, kept=_KEPT, end=end)
+    return state.added(to, of, number, sp=_SP, saved=_SAVED, end=end)
 
 
 def _short(code: Code, at: int, word: int, state: State) -> Step:
