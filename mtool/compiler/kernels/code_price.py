@@ -18,8 +18,8 @@ def price_of_code(node: Node, graph: Graph) -> float:
     """
 
     def all_products() -> int:
-        sums = (one for one in graph.nodes if isinstance(one.attrs, WeightedSum))
-        return sum(graph.types[one.outputs[0]].count * _depth(one, graph)[1] for one in sums)
+        sums = (other for other in graph.nodes if isinstance(other.attrs, WeightedSum))
+        return sum(graph.types[other.outputs[0]].count * _depth(other, graph)[1] for other in sums)
 
     products = remembered(graph, "products", "", all_products)
     price = max(LEAST, products * graph.rounds / SHARE) / (node.parts * graph.rounds)
@@ -40,11 +40,11 @@ def _layers(graph: Graph) -> dict[tuple[str, int], float]:
     """Return the number of layers of each operator and depth; a layer that is computed in parts counts once."""
 
     def counted() -> dict[tuple[str, int], float]:
-        found: dict[tuple[str, int], float] = defaultdict(float)
-        for one in graph.nodes:
-            if isinstance(one.attrs, WeightedSum):
-                found[_depth(one, graph)] += 1 / one.parts
-        return found
+        layers: dict[tuple[str, int], float] = defaultdict(float)
+        for node in graph.nodes:
+            if isinstance(node.attrs, WeightedSum):
+                layers[_depth(node, graph)] += 1 / node.parts
+        return layers
 
     return remembered(graph, "depths", "", counted)
 

@@ -69,15 +69,15 @@ class Coded:
     def costs(self, rows: Array) -> Array:
         """Return the words that each column takes."""
         _, fits, bits = self._codes(rows, 0)
-        taken = np.where(fits, bits.sum(-1), 0) + self.zeros
-        return np.asarray(taken.sum(0) / 32 + MISFIT * (~fits).sum(0))
+        total = np.where(fits, bits.sum(-1), 0) + self.zeros
+        return np.asarray(total.sum(0) / 32 + MISFIT * (~fits).sum(0))
 
     def instructions(self, rows: Array) -> float:
         """Return the instructions that decode a run: 62 a word, or of Huffman codes 30 a number and 18 a bit."""
         _, _, bits = self._codes(rows, 0)
         there = bits.sum(-1) > 0
-        own = 120 * there.sum() + 18 * bits.sum() if self.bits == HUFFMAN else 62 * there.sum()
-        return float(60 + 10 * rows.size + own)
+        decoding = 120 * there.sum() + 18 * bits.sum() if self.bits == HUFFMAN else 62 * there.sum()
+        return float(60 + 10 * rows.size + decoding)
 
     def packed(self, rows: Array, first: int, count: int) -> tuple[Array, Array]:
         """Return a run's words, uint32, and which words of it are to be stored apart, bool [rows, count]."""
@@ -121,10 +121,10 @@ class Coded:
     @property
     def _places(self) -> Array:
         """The place of each byte in the tables, or -1."""
-        found = np.full((*self.tables.shape[:2], 256), -1)
+        places = np.full((*self.tables.shape[:2], 256), -1)
         for place in reversed(range(self.tables.shape[2])):
-            np.put_along_axis(found, self.tables[:, :, place : place + 1] & 255, place, 2)
-        return found
+            np.put_along_axis(places, self.tables[:, :, place : place + 1] & 255, place, 2)
+        return places
 
 
 def codings(coding: Compress, weights: Array, rows: int) -> Iterator[Coded]:
@@ -151,11 +151,11 @@ def codings(coding: Compress, weights: Array, rows: int) -> Iterator[Coded]:
         tables = [(values[None, None], 0)]
     together = -(-len(weights) // rows)
     if len(values) > MOST_OF_CHANNEL and together <= MOST_TOGETHER and together.bit_count() == 1:
-        own = [np.flatnonzero(np.bincount(np.append(channel & 255, 0))) for channel in by_channel]
-        most = max(map(len, own))
+        distinct = [np.flatnonzero(np.bincount(np.append(channel & 255, 0))) for channel in by_channel]
+        most = max(map(len, distinct))
         if most <= MOST_OF_CHANNEL:
-            own += [np.zeros(1, np.int64)] * (rows * together - len(own))
-            listed = np.array([np.pad(one, (0, most - len(one)), "edge") for one in own])
+            distinct += [np.zeros(1, np.int64)] * (rows * together - len(distinct))
+            listed = np.array([np.pad(table, (0, most - len(table)), "edge") for table in distinct])
             shaped = listed.reshape(rows, together, most)
             for lanes in range(3 if together > 1 else 1):  # the first weight may be of any word
                 turns = range(0, together, max(1, 4 >> lanes))
@@ -190,9 +190,9 @@ def _huffman_lengths(counts: Array) -> Array:
         heapq.heapify(heap)
         lengths[:] = 0
         while len(heap) > 1:
-            (one, number, mine), (other, _, others) = heapq.heappop(heap), heapq.heappop(heap)
+            (weight, number, mine), (other, _, others) = heapq.heappop(heap), heapq.heappop(heap)
             lengths[mine + others] += 1
-            heapq.heappush(heap, (one + other, number, mine + others))
+            heapq.heappush(heap, (weight + other, number, mine + others))
         if lengths.max() <= LONGEST:
             break
         weights = weights + weights.max() / 64
@@ -201,12 +201,12 @@ def _huffman_lengths(counts: Array) -> Array:
 
 def _canonical(lengths: tuple[int, ...]) -> Array:
     """Return the codes of rising lengths, their first bit the lowest."""
-    found, code, before = [], 0, 0
+    codes, code, before = [], 0, 0
     for length in lengths:
         code <<= length - before
-        found.append(int(f"{code:0{length}b}"[::-1], 2))
+        codes.append(int(f"{code:0{length}b}"[::-1], 2))
         code, before = code + 1, length
-    return np.array(found)
+    return np.array(codes)
 
 
 def _written(codes: Array, bits: Array) -> Array:

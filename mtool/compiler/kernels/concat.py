@@ -30,14 +30,14 @@ def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
 
 def _agree(node: Node, graph: Graph) -> None:
     """Check that inputs differ only in the size along the axis, which adds up to the output's."""
-    axis, made = Concat.of(node).axis, graph.types[node.outputs[0]]
+    axis, out = Concat.of(node).axis, graph.types[node.outputs[0]]
     kinds = [graph.types[value] for value in node.inputs]
-    where = f"{node.op} {node.name} of {', '.join(map(str, kinds))} along {axis} -> {made}"
-    assert 0 <= axis < len(made.shape), where
-    assert sum(kind.shape[axis] for kind in kinds if len(kind.shape) > axis) == made.shape[axis], where
+    where = f"{node.op} {node.name} of {', '.join(map(str, kinds))} along {axis} -> {out}"
+    assert 0 <= axis < len(out.shape), where
+    assert sum(kind.shape[axis] for kind in kinds if len(kind.shape) > axis) == out.shape[axis], where
     for kind in kinds:
-        like = (*made.shape[:axis], *kind.shape[axis : axis + 1], *made.shape[axis + 1 :])
-        assert (kind.dtype, kind.shape) == (made.dtype, like), where
+        like = (*out.shape[:axis], *kind.shape[axis : axis + 1], *out.shape[axis + 1 :])
+        assert (kind.dtype, kind.shape) == (out.dtype, like), where
 
 
 SPECIFICATION = Specification(Concat, takes_more=True, agree=_agree, row_wise=RowWise(_reads))

@@ -30,7 +30,7 @@ def schedules_of(package: str, path: Iterable[str]) -> tuple[Schedule, ...]:
         package: the operator's, `__name__`.
         path: the package's folder, `__path__`.
     """
-    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(path, f"{package}.")]
-    found: list[Schedule] = [schedule for module in modules for schedule in getattr(module, "SCHEDULES", ())]
+    modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(path, f"{package}.")]
+    schedules: list[Schedule] = [schedule for module in modules for schedule in getattr(module, "SCHEDULES", ())]
     order = [*INSTRUCTION_SETS]
-    return tuple(sorted(found, key=lambda schedule: order.index(instruction_set(schedule))))
+    return tuple(sorted(schedules, key=lambda schedule: order.index(instruction_set(schedule))))

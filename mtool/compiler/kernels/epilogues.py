@@ -138,8 +138,8 @@ class EpilogueText(Epilogue):
     @property
     def _factor(self) -> Expr | None:
         """The number of a channel by which its sums are multiplied, if it is one."""
-        found = {part.args[1] for part in self.expr.walk() if part.op == "requantize_fixed"}
-        return next((factor for factor in found if factor.op == "load" and len(found) == 1), None)
+        factors = {part.args[1] for part in self.expr.walk() if part.op == "requantize_fixed"}
+        return next((factor for factor in factors if factor.op == "load" and len(factors) == 1), None)
 
     def factor(self, channel: str) -> str:
         """Return the C of the factor that `held` reads; "": none."""
@@ -168,12 +168,12 @@ class EpilogueText(Epilogue):
         parts = [part for part in self.expr.walk() if _is_near(part)]
         if not parts:
             return None
-        found = np.zeros(self.graph.types[self.node.outputs[0]].shape[-1], bool)
+        mask = np.zeros(self.graph.types[self.node.outputs[0]].shape[-1], bool)
         for part in parts:
             factor = part.args[1]
             value = factor.value if factor.op == "const" else self.graph.constants[self.node.inputs[factor.value]]
-            found |= np.asarray(value).reshape(-1) < 0
-        ahead = np.pad(found, (0, together - 1))
+            mask |= np.asarray(value).reshape(-1) < 0
+        ahead = np.pad(mask, (0, together - 1))
         return np.asarray(np.lib.stride_tricks.sliding_window_view(ahead, together).any(axis=1), np.uint8)
 
     @property
@@ -212,9 +212,9 @@ class EpilogueText(Epilogue):
                 weights and sums), `offset` and `ties`.
         """
         node, graph, weights, ties = self.node, self.graph, products.weights, products.ties
-        own = {"weights": weights} | ({"ties": ties} if ties is not None else {})
+        data = {"weights": weights} | ({"ties": ties} if ties is not None else {})
         if self.has_bias and not products.has_bias:
-            own["bias"] = self.bias_of_model
+            data["bias"] = self.bias_of_model
         layout = products.layout or _OWN_LAYOUTS.get(weights.ndim, "")
         layouts = {"weights": layout, "bias": "of each output channel", "ties": TIES}
         types = {"x": self.x.c, "w": products.c, "acc": self.acc}
@@ -222,7 +222,7 @@ class EpilogueText(Epilogue):
             name, epilogue=self, products=products, offset=self.offset, ties=ties is not None, **types, **values
         )
         behind = ("ties",) if ties is not None else ()
-        return kernel_of(node, graph, body, self.expr, own, scratch, behind, headers=products.headers, layouts=layouts)
+        return kernel_of(node, graph, body, self.expr, data, scratch, behind, headers=products.headers, layouts=layouts)
 
 
 # Epilogues of the runtime's tiles, optionally followed by an expression over the stored results.
@@ -269,8 +269,8 @@ class TileEpilogue(Epilogue):
             return None
         names, shape = operand_names(node, self.graph, rest), types[node.outputs[0]].shape
         for part in rest.args:
-            own = part.op == "load" and is_identity(part, shape, types[node.inputs[part.value]].shape)
-            if part.op != "acc" and not (own and part.dtype is DType.INT8):
+            is_plain = part.op == "load" and is_identity(part, shape, types[node.inputs[part.value]].shape)
+            if part.op != "acc" and not (is_plain and part.dtype is DType.INT8):
                 return None
         return Pair(tuple("" if part.op == "acc" else names[part.value] for part in rest.args), rest.value)
 
@@ -314,11 +314,11 @@ def split(node: Node, graph: Graph, scaled: Collection[str], kind: DType) -> tup
         kind: the type of its input.
     """
     expr, narrow = WithEpilogue.of(node).epilogue, Expr("acc", kind)
-    found = {part for part in expr.walk() if part.op in scaled and part.args[0].op == "acc"}
-    if len(found) != 1 or graph.types[node.inputs[0]].dtype is not kind:
+    parts = {part for part in expr.walk() if part.op in scaled and part.args[0].op == "acc"}
+    if len(parts) != 1 or graph.types[node.inputs[0]].dtype is not kind:
         return None
-    (part,) = found
-    rest = expr.rewrite(lambda one: narrow if one == part else one)
+    (part,) = parts
+    rest = expr.rewrite(lambda inner: narrow if inner == part else inner)
     if part.dtype is not kind or not (rest == narrow or is_elementwise(rest, node, graph, kind)):
         return None
     return part, None if rest == narrow else rest
@@ -370,12 +370,12 @@ class Int8Epilogue(TileEpilogue):
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form."""
-        found = split(node, graph, SCALED, cls.kind)
-        scaled = scaling_of(found[0], node, graph) if found else None
-        if found is None or scaled is None:
+        pair = split(node, graph, SCALED, cls.kind)
+        scaled = scaling_of(pair[0], node, graph) if pair else None
+        if pair is None or scaled is None:
             return None
-        how = found[0].value
-        return cls(node, graph, found[1], how.by_float if isinstance(how, FixedRequantize) else how, *scaled)
+        how = pair[0].value
+        return cls(node, graph, pair[1], how.by_float if isinstance(how, FixedRequantize) else how, *scaled)
 
     @property
     def scale(self) -> Array | None:

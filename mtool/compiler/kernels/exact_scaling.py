@@ -161,48 +161,48 @@ class Steps:
         moves = np.arange(-MOST_MOVED, MOST_MOVED + 1)
         rest = (moves * self.nearest(places)[:, None] + 2**31) % 2**32 - 2**31
         order = np.argpartition(np.abs(rest), TRIES, axis=1)[:, : TRIES + 1]  # one of them is the zero move
-        found, moved, more = (np.zeros(len(self.scale), np.int64) for _ in range(3))
-        for one in order.T:
-            by = moves[one]
-            taken_off = -((by * self.nearest(places) + 2**31) >> 32)
-            new = self.multipliers(places, by, taken_off)
-            better = (found == 0) & (new > 0)
-            found, moved, more = (
-                np.where(better, some, old) for some, old in ((new, found), (by, moved), (taken_off, more))
+        multiplier, moved, more = (np.zeros(len(self.scale), np.int64) for _ in range(3))
+        for choice in order.T:
+            by = moves[choice]
+            removed = -((by * self.nearest(places) + 2**31) >> 32)
+            new = self.multipliers(places, by, removed)
+            better = (multiplier == 0) & (new > 0)
+            multiplier, moved, more = (
+                np.where(better, some, old) for some, old in ((new, multiplier), (by, moved), (removed, more))
             )
-        return found, moved, more
+        return multiplier, moved, more
 
     def of_channels(self, which: Array) -> Self:
         """Return the steps of some channels, bool [N]."""
         reach = Reach(self.reach.least[which], self.reach.most[which], self.reach.live[which])
         return replace(self, scale=self.scale[which], first=self.first[which], reach=reach)
 
-    def are_taken_by(self, result: Callable[[Array], Array]) -> bool:
+    def agree_with(self, result: Callable[[Array], Array]) -> bool:
         """Whether a monotonic function of the accumulators, int64 [N, steps], has the float arithmetic's steps."""
         if not (self.first > UNKNOWN).all():
             return False
         least, most = self.reach.least[:, None], self.reach.most[:, None]
         here, before = self.first <= most, self.first - 1 >= least
-        taken = result(np.minimum(self.first, most)) >= self.step
+        reached = result(np.minimum(self.first, most)) >= self.step
         early = result(np.maximum(self.first - 1, least)) >= self.step
-        return bool((taken | ~here).all() and not (early & before).any())
+        return bool((reached | ~here).all() and not (early & before).any())
 
-    def are_missed_beside_halves(self, multiplier: Array, places: int, which: Array, apart: int) -> bool:
-        """Whether the channels `which` miss steps only by few accumulators, whose products are all near a half.
+    def are_missed_beside_halves(self, multiplier: Array, places: int, channels: Array, apart: int) -> bool:
+        """Whether the given `channels` miss steps only by few accumulators, whose products are all near a half.
 
         Args:
             multiplier: int64 [N].
             places: the shift after the product's high word.
-            which: bool [N].
+            channels: bool [N].
             apart: the most accumulators by which a step may be missed.
         """
-        if not (self.first[which] > UNKNOWN).all() or not (multiplier[which] > 0).all():
+        if not (self.first[channels] > UNKNOWN).all() or not (multiplier[channels] > 0).all():
             return False
-        factor, first = multiplier[which, None], self.first[which]
-        least, most = self.reach.least[which, None], self.reach.most[which, None]
+        factor, first = multiplier[channels, None], self.first[channels]
+        least, most = self.reach.least[channels, None], self.reach.most[channels, None]
         wide = (self.step << (32 + places)) - (1 << (31 + places))
-        own = np.clip(-(-wide // factor), least, most + 1)  # where the multiplier takes the step
-        lower, upper = np.minimum(own, first), np.maximum(own, first)
+        crossing = np.clip(-(-wide // factor), least, most + 1)  # where the multiplier takes the step
+        lower, upper = np.minimum(crossing, first), np.maximum(crossing, first)
         if int((upper - lower).max(initial=0)) > apart:
             return False
         for more in range(apart):
@@ -251,8 +251,8 @@ def exact_scaling(
     reach = Reach.of(weights, bias)
     columns = scaling.scale.astype(np.float32), reach.least, reach.most, reach.live
     places, multiplier, moved, offset = _best_places(how, *(column.tobytes() for column in columns))
-    known = np.clip(np.rint(bias.astype(np.float32) * scaling.scale) + how.zero_point, how.low, how.high)
-    of_dead = (known.astype(np.int64) << places) + (1 << (places - 1))
+    value = np.clip(np.rint(bias.astype(np.float32) * scaling.scale) + how.zero_point, how.low, how.high)
+    of_dead = (value.astype(np.int64) << places) + (1 << (places - 1))
     multiplier, offset = np.where(reach.live, multiplier, 1), np.where(reach.live, offset, of_dead)
     exact = together.have_all(multiplier > 0)
     if exact.mean() < LEAST:
@@ -276,19 +276,19 @@ def _best_places(
         tried.append((places, *_of_places(steps, scale > 0, how, places)))
         if (tried[-1][1] > 0).mean() >= MOST:
             break
-    return max(tried, key=lambda one: int((one[1] > 0).sum()))
+    return max(tried, key=lambda attempt: int((attempt[1] > 0).sum()))
 
 
 def _of_places(steps: Steps, scaled: Array, how: Requantize, places: int) -> tuple[Array, Array, Array]:
     """Return the multipliers of live channels, the numbers to add to their biases, and offsets, int64 [N] each."""
-    wanted = steps.reach.live & scaled
-    offset = np.full(len(wanted), (how.zero_point << places) + (1 << (places - 1)))
-    found, moved = np.where(wanted, steps.multipliers(places), 0), np.zeros(len(wanted), np.int64)
+    usable = steps.reach.live & scaled
+    offset = np.full(len(usable), (how.zero_point << places) + (1 << (places - 1)))
+    multipliers, moved = np.where(usable, steps.multipliers(places), 0), np.zeros(len(usable), np.int64)
     furthest = np.maximum(-steps.reach.least, steps.reach.most)
-    missing = wanted & (found == 0) & (furthest < LIMIT_OF_PAIRS - MOST_MOVED)
-    if 0 < missing.sum() <= max(FEW, len(wanted) // 4):
-        found[missing], moved[missing], more = steps.of_channels(missing).moved_multipliers(places)
+    missing = usable & (multipliers == 0) & (furthest < LIMIT_OF_PAIRS - MOST_MOVED)
+    if 0 < missing.sum() <= max(FEW, len(usable) // 4):
+        multipliers[missing], moved[missing], more = steps.of_channels(missing).moved_multipliers(places)
         offset[missing] += more
-    reached = (furthest + np.abs(moved)).astype(np.float64) * found / 2.0**32
+    reached = (furthest + np.abs(moved)).astype(np.float64) * multipliers / 2.0**32
     stays = (reached + np.abs(offset)) * 256 < LIMIT  # 32 bits, of 256 times the sum too
-    return np.where(stays, found, 0), moved, offset
+    return np.where(stays, multipliers, 0), moved, offset

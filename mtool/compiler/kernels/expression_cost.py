@@ -38,11 +38,11 @@ class Facts:
 
 def facts_of(expr: Expr, changing: Collection[int] = ()) -> dict[int, Facts]:
     """Return the facts about every part, by its identity; `changing` operands differ from round to round."""
-    found: dict[int, Facts] = {}
+    facts: dict[int, Facts] = {}
     for part in expr.parts():
-        inside = [found[id(arg)] for arg in part.args]
-        axes = frozenset().union(*(one.axes for one in inside))
-        cost = sum(one.cost for one in inside)
+        inside = [facts[id(arg)] for arg in part.args]
+        axes = frozenset().union(*(inner.axes for inner in inside))
+        cost = sum(inner.cost for inner in inside)
         if part.op == "reduce":
             axes -= {number for number, _ in part.value.axes}
             cost = (cost + LOADED) * prod(size for _, size in part.value.axes)
@@ -52,8 +52,8 @@ def facts_of(expr: Expr, changing: Collection[int] = ()) -> dict[int, Facts]:
             cost += SHORT.get(part.op, FUNCTION_CALL if part.op in SLOW else OTHER)
         if part.op == "acc" or (part.op == "load" and part.value in changing):
             axes |= {ROUND}
-        found[id(part)] = Facts(axes, cost, part.op == "acc" or any(one.is_own for one in inside))
-    return found
+        facts[id(part)] = Facts(axes, cost, part.op == "acc" or any(inner.is_own for inner in inside))
+    return facts
 
 
 def cost_of(expr: Expr) -> int:
@@ -97,13 +97,13 @@ def part_that_pays(
         if id(part) in seen or part.op in ("const", "load", "axis", "acc"):
             continue
         seen.add(id(part))
-        own = facts[id(part)]
-        once = prod(sizes[number] for number in own.axes if number in sizes)
-        saved = (times - once) * own.cost - once * STORED - times * LOADED
+        part_facts = facts[id(part)]
+        once = prod(sizes[number] for number in part_facts.axes if number in sizes)
+        saved = (times - once) * part_facts.cost - once * STORED - times * LOADED
         is_fact = part.dtype is DType.BOOL  # a condition, which may prove that later indices are in range
-        pays = not (own.is_own or is_fact) and is_enough(part, own, saved, once)
+        pays = not (part_facts.is_own or is_fact) and is_enough(part, part_facts, saved, once)
         if pays and (not is_guarded or all(_is_inside(inner, sizes, shapes) for inner in part.parts())):
-            return part, own.axes
+            return part, part_facts.axes
         if part.op == "reduce":
             times *= prod(size for _, size in part.value.axes)
         waiting += [(arg, times, is_guarded) for arg in part.args[: 1 if part.op in GUARDS else None]]

@@ -38,8 +38,8 @@ def operand_names(node: Node, graph: Graph, expr: Expr) -> dict[int, str]:
             stem = "table" if computed else _parameter_stem(expr, part)
         else:
             stem = "residual" if isinstance(node.attrs, WithEpilogue) else "input"
-        taken = sum(other.rstrip("0123456789") == stem for other in names.values())
-        names[part.value] = stem if not taken else f"{stem}{taken + 1}"
+        count = sum(other.rstrip("0123456789") == stem for other in names.values())
+        names[part.value] = stem if not count else f"{stem}{count + 1}"
     activations = [number for number, name in names.items() if name.startswith("input")]
     if len(activations) > 1:
         for index, number in enumerate(sorted(activations)):
@@ -70,8 +70,8 @@ def operand_arguments(node: Node, graph: Graph, names: Mapping[int, str]) -> lis
 
 def operand_constants(node: Node, graph: Graph, names: Mapping[int, str]) -> dict[str, Array]:
     """Return the constants among the inputs in `names`, by name."""
-    found = ((name, node.inputs[number]) for number, name in names.items())
-    return {name: graph.constants[value] for name, value in found if value in graph.constants}
+    values = ((name, node.inputs[number]) for number, name in names.items())
+    return {name: graph.constants[value] for name, value in values if value in graph.constants}
 
 
 def kernel_of(
@@ -79,7 +79,7 @@ def kernel_of(
     graph: Graph,
     body: str,
     expr: Expr | None,
-    own: Mapping[str, Array] | None = None,
+    data: Mapping[str, Array] | None = None,
     scratch: str = "",
     behind: Collection[str] = (),
     inputs: Mapping[int, str] | None = None,
@@ -94,15 +94,15 @@ def kernel_of(
         graph: its graph.
         body: the C.
         expr: the expression applied to the kernel's results; None: none.
-        own: the kernel's own constants, by their names in C.
+        data: the kernel's own constants, by their names in C.
         scratch: the type of its scratch; "": none.
         behind: those of its own constants whose parameters come after the expression's operands.
         inputs: the inputs that it reads, by their names in C, constant or not; None: input 0 from the arena, as
             `input`.
         more: the other fields of the Kernel.
     """
-    names, own = operand_names(node, graph, expr) if expr else {}, own or {}
-    constants = {name: Argument(name, DType.of(data.dtype).c, ("constant", name)) for name, data in own.items()}
+    names, data = operand_names(node, graph, expr) if expr else {}, data or {}
+    constants = {name: Argument(name, DType.of(array.dtype).c, ("constant", name)) for name, array in data.items()}
     first = [Argument("input", graph.types[value].dtype.c, ("input", 0)) for value in node.inputs[:1]]
     arguments = [
         *(first if inputs is None else operand_arguments(node, graph, inputs)),
@@ -113,8 +113,8 @@ def kernel_of(
         *([Argument("scratch", scratch, "scratch")] if scratch else []),
     ]
     more.setdefault("needs_math", expr is not None and needs_math(expr))
-    known = {**own, **operand_constants(node, graph, names), **operand_constants(node, graph, inputs or {})}
-    return Kernel(tuple(arguments), body, known, **more)
+    constants_read = {**data, **operand_constants(node, graph, names), **operand_constants(node, graph, inputs or {})}
+    return Kernel(tuple(arguments), body, constants_read, **more)
 
 
 def layout_of(name: str, data: Array) -> str:
@@ -140,7 +140,7 @@ def operands_read(expr: Expr, node: Node, graph: Graph) -> set[int]:
 
     An index into a dimension of size 1 is not written (`flat_index`), nor then what it would read.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     seen: set[int] = set()
     waiting = [expr]
     while waiting:
@@ -151,10 +151,10 @@ def operands_read(expr: Expr, node: Node, graph: Graph) -> set[int]:
         if part.op != "load":
             waiting += part.args
             continue
-        found.add(part.value)
+        numbers.add(part.value)
         shape = graph.types[node.inputs[part.value]].shape
         waiting += [index for index, size in zip(part.args, shape, strict=True) if size != 1]
-    return found
+    return numbers
 
 
 def has_small_floats(node: Node, graph: Graph) -> bool:

@@ -152,35 +152,33 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
         arguments: the parameters of the region's function.
         sizes: the bytes of each argument.
     """
-    kinds = {one.name: one for one in arguments}
-    pieces = {one.name: one for one in attrs.memory_pieces}
-    pool = {
-        key: f"{attrs.model}_{one.memory}" + (f" + {one.offset}" if one.offset else "") for key, one in pieces.items()
-    }
+    kinds = {argument.name: argument for argument in arguments}
+    pieces = {piece.name: piece for piece in attrs.memory_pieces}
+    pool = {key: f"{attrs.model}_{p.memory}" + (f" + {p.offset}" if p.offset else "") for key, p in pieces.items()}
     declared, copies, back = [], [], []
     for key in pieces:
         kind = kinds[key].c_type if key in kinds else "uint8_t"
         place = pool[key] if kind == "uint8_t" else f"({kind} *)(void *)({pool[key]})"
-        own = f"own_{key}" if key in kinds else key
-        declared.append(f"{kind} *const {own} = {place};")
+        pointer = f"own_{key}" if key in kinds else key
+        declared.append(f"{kind} *const {pointer} = {place};")
         if key.startswith("input") and key in kinds:
-            copies.append(f"memcpy({own}, {key}, {sizes[key]});")
+            copies.append(f"memcpy({pointer}, {key}, {sizes[key]});")
         if key.startswith("output") and key in kinds:
-            back.append(f"memcpy({key}, {own}, {sizes[key]});")
+            back.append(f"memcpy({key}, {pointer}, {sizes[key]});")
 
     def there(key: str) -> str:
         return f"own_{key}" if key in pieces and key in kinds else key
 
     working = [Argument(key, "uint8_t", "scratch") for key in pieces if key not in kinds]
     own_arguments = [*arguments, *working]
-    passed = ", ".join(there(one.name) for one in own_arguments)
-    size = {**sizes, **{key: one.bytes for key, one in pieces.items()}}
+    passed = ", ".join(there(argument.name) for argument in own_arguments)
+    size = {**sizes, **{key: piece.bytes for key, piece in pieces.items()}}
     result = "int32_t" if attrs.can_fail else "void"
 
     def function(part: str, text: str, kind: str) -> str:
-        heads = ", ".join(one.declaration for one in own_arguments)
-        unused = [one.name for one in own_arguments if not re.search(rf"\b{one.name}\b", text)]
-        body = "".join(f"    (void){own};\n" for own in unused) + text.rstrip()
+        heads = ", ".join(argument.declaration for argument in own_arguments)
+        unused = [argument.name for argument in own_arguments if not re.search(rf"\b{argument.name}\b", text)]
+        body = "".join(f"    (void){argument};\n" for argument in unused) + text.rstrip()
         return f"static {kind} {attrs.model}_{name}_{part}({heads})\n{{\n{body}\n}}\n"
 
     parts = [("prepare", attrs.prepare, "void"), ("device", attrs.body, result), ("finish", attrs.finish, "void")]
@@ -205,7 +203,7 @@ class ExternalCall(Schedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Return the scratch that the backend requests, unless it lies in another memory."""
         attrs = External.of(node)
-        return 0 if any(one.name == "scratch" for one in attrs.memory_pieces) else attrs.scratch_bytes
+        return 0 if any(piece.name == "scratch" for piece in attrs.memory_pieces) else attrs.scratch_bytes
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""
@@ -239,7 +237,7 @@ class ExternalCall(Schedule):
             body = f"    (void)resource;\n{body}"
         if attrs.has_frame:
             values = [*node.inputs[:first], *node.outputs, *constants.values()]
-            sizes = dict(zip((one.name for one in arguments), (types[value].bytes for value in values), strict=False))
+            sizes = dict(zip((a.name for a in arguments), (types[value].bytes for value in values), strict=False))
             body, inner = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch_bytes})
         return Kernel(
             tuple(arguments),

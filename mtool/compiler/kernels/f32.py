@@ -41,14 +41,14 @@ def stored_as(node: Node, graph: Graph) -> Stored | None:
     """
     weights = graph.constants[node.inputs[1]]
 
-    def found() -> Stored | None:
+    def choose() -> Stored | None:
         if weights.dtype == np.int8:
             return "bytes" if weights.min(initial=0) > -128 else None
         if weights.dtype == np.float32:
             return "halves" if graph.halves and are_halves(weights) else ""
         return None
 
-    return remembered(graph, "stored weights", node.inputs[1], found)
+    return remembered(graph, "stored weights", node.inputs[1], choose)
 
 
 def are_halves(weights: Array) -> bool:
@@ -102,7 +102,7 @@ def _rows(weights: Array, bias: Array, together: int, stored: Stored) -> Array:
     steps = by_turns(weights, together, 1, round_up(weights.shape[1], 4))
     deep = weights.shape[1] > MOST
     parts = np.split(steps, range(BLOCK * together, steps.shape[1], BLOCK * together), axis=1) if deep else [steps]
-    streams = [part for one in parts for part in (bias if one is parts[0] else np.zeros_like(bias), one)]
+    streams = [part for block in parts for part in (bias if block is parts[0] else np.zeros_like(bias), block)]
     if stored:
-        return np.concatenate([as_words(one, stored if n % 2 else "") for n, one in enumerate(streams)], axis=1)
+        return np.concatenate([as_words(stream, stored if n % 2 else "") for n, stream in enumerate(streams)], axis=1)
     return np.concatenate(streams, axis=1).astype(np.float32)

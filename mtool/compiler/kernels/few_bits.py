@@ -157,11 +157,11 @@ class Weights:
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
         """Return a node's weights; those of its largest constant are by channels."""
-        found = [graph.constants[value] for value in node.inputs if value in graph.constants]
-        found = [data for data in found if data.dtype in (np.int8, np.uint8, np.int16) and data.ndim > 1 and data.size]
-        largest = max((data for data in found if data.dtype.itemsize == 1), key=lambda data: data.size, default=None)
+        read = (graph.constants[value] for value in node.inputs if value in graph.constants)
+        ints = [data for data in read if data.dtype in (np.int8, np.uint8, np.int16) and data.ndim > 1 and data.size]
+        largest = max((data for data in ints if data.dtype.itemsize == 1), key=lambda data: data.size, default=None)
         return cls(
-            min(0, *(int(data.min()) for data in found), 0), max(0, *(int(data.max()) for data in found), 0), largest
+            min(0, *(int(data.min()) for data in ints), 0), max(0, *(int(data.max()) for data in ints), 0), largest
         )
 
     @property
@@ -184,11 +184,11 @@ def packed_stream(stream: Array, weights: Weights, coding: Compress) -> Packed |
     if stream.nbytes % 4 or stream.dtype.kind not in "iu":
         return None
     flat = np.ascontiguousarray(stream).reshape(-1).view(np.uint32)
-    found = []
+    attempts = []
     for rows in {1, len(stream) if stream.ndim > 1 else 1}:
         if flat.size % rows == 0 and flat.size // rows <= MOST_COLUMNS:
-            found.append(packed_rows(flat.reshape(rows, -1), weights, coding, stream.dtype.itemsize))
-    best = min(found, key=lambda one: len(one.data), default=None)
+            attempts.append(packed_rows(flat.reshape(rows, -1), weights, coding, stream.dtype.itemsize))
+    best = min(attempts, key=lambda packed: len(packed.data), default=None)
     return best if best is not None and best.saved_bytes >= LEAST_BYTES else None
 
 
@@ -279,12 +279,12 @@ def _runs(rows: Array, kinds: list[_Kind | Coded]) -> Iterator[tuple[_Kind | Cod
         moved = (change < stay) | (number == 0)
         came.append(np.where(moved, best, np.arange(len(kinds))))
         total = np.where(moved, change, stay) + (end - start) * costs[:, start] + (end - start - 1) * alone
-    state, found = int(np.argmin(total)), list[tuple[int, int, int]]()
+    state, runs = int(np.argmin(total)), list[tuple[int, int, int]]()
     for start, end, before in reversed([*zip(starts, [*starts[1:], count], came, strict=True)]):
-        found.append((state, start, end - start))
+        runs.append((state, start, end - start))
         state = int(before[state])
     joined = list[tuple[int, int, int]]()
-    for state, start, length in reversed(found):
+    for state, start, length in reversed(runs):
         kind = kinds[state]
         if kind.is_high:
             joined += [(state, start + place, 1) for place in range(length)]
@@ -298,9 +298,9 @@ def _runs(rows: Array, kinds: list[_Kind | Coded]) -> Iterator[tuple[_Kind | Cod
 def _commonest(rows: Array) -> Array:
     """Return the most common word of each column."""
     ordered = np.sort(rows, axis=0)
-    length, best, found = np.zeros(rows.shape[1], int), np.zeros(rows.shape[1], int), ordered[0].copy()
+    length, best, common = np.zeros(rows.shape[1], int), np.zeros(rows.shape[1], int), ordered[0].copy()
     for row, before in zip(ordered, [ordered[0], *ordered[:-1]], strict=True):
         length = np.where(row == before, length + 1, 1)
-        found = np.where(length > best, row, found)
+        common = np.where(length > best, row, common)
         best = np.maximum(best, length)
-    return np.asarray(found)
+    return np.asarray(common)

@@ -115,22 +115,22 @@ class LoopNest(Schedule):
         inner, size = around[-1] if around else (0, 1)
         offset = "i" if flat else element_offset(out.shape)
 
-        def stores(which: Sequence[int]) -> list[str]:
+        def stores(distances: Sequence[int]) -> list[str]:
             """Return the C of elements at distances along the innermost axis."""
-            made = list[str]()
-            for n in which:
-                own = {"offset": f"i + {n}" if n else "i"} if flat else place
+            result = list[str]()
+            for n in distances:
+                offsets = {"offset": f"i + {n}" if n else "i"} if flat else place
                 moved = expr if flat else expr.with_axes({inner: axis(inner) + n})
-                value = element(moved, node, graph, names, at, **own)
-                made.append(f"output[{offset}{f' + {n}' if n else ''}] = {value};")
-            return made
+                value = element(moved, node, graph, names, at, **offsets)
+                result.append(f"output[{offset}{f' + {n}' if n else ''}] = {value};")
+            return result
 
         if lines or 3 * len(used) > target.registers or not _pays_by_fours(expr, size, node, graph, target):
             lines = loops(around[-1:], [*lines, f"output[{offset}] = {value};"])
         else:
             lines = by_fours(inner, "0", size, stores)
         text = Leaves(node, graph, names, at)
-        before = [f"const {one.dtype.computed} u{n} = {text.number(one).c};" for n, one in enumerate(uniform)]
+        before = [f"const {part.dtype.computed} u{n} = {text.number(part).c};" for n, part in enumerate(uniform)]
         lines = loops(around[:-1], [*before, *lines])
         body = "\n".join(INDENT + line for line in lines)
         return kernel_of(node, graph, body, None, inputs=used, needs_math=needs_math(expr))
@@ -151,8 +151,8 @@ def _by_blocks(node: Node, graph: Graph, blocks: Sequence[Block]) -> Kernel:
     leaves = Leaves(node, graph, names, lambda number: Text(axis_name(number) if out.shape[number] != 1 else "0"))
     for block in blocks:
         around = block.axes(out.shape)
-        own = loops(around, _block_lines(block, leaves, out))
-        lines += own if around else ["{", *indented(own), "}"]
+        nest = loops(around, _block_lines(block, leaves, out))
+        lines += nest if around else ["{", *indented(nest), "}"]
     read = set().union(*(operands_read(expr, node, graph) for block in blocks for _, expr in block.results))
     used = {number: name for number, name in names.items() if number in read}
     body = "\n".join(INDENT + line for line in lines)
@@ -164,12 +164,12 @@ def _block_lines(block: Block, leaves: Leaves, out: TensorType) -> list[str]:
     uses, named, lines, stores = block.uses(), dict[Expr, Expr](), list[str](), list[str]()
 
     def visit(part: Expr, args: Sequence[Expr]) -> Expr:
-        made = replace(part, args=tuple(args)) if args else part
+        new = replace(part, args=tuple(args)) if args else part
         if uses[part] < 2 or part.op in ("const", "axis"):
-            return made
+            return new
         if part not in named:
             named[part] = Expr("acc", part.dtype, (part,), f"x{len(named)}")
-            lines.append(f"const {part.dtype.computed} {named[part].value} = {leaves.number(made).c};")
+            lines.append(f"const {part.dtype.computed} {named[part].value} = {leaves.number(new).c};")
         return named[part]
 
     for n, (index, expr) in enumerate(block.results):
@@ -179,7 +179,7 @@ def _block_lines(block: Block, leaves: Leaves, out: TensorType) -> list[str]:
         if final.op != "acc":
             result = f"({out.dtype.c})y{n}" if text.uncast else f"y{n}"
             lines.append(f"const {'int32_t' if text.uncast else out.dtype.c} y{n} = {text.uncast or text.c};")
-        stores.append(f"output[{flat_index([leaves.number(one) for one in index], out.shape).c}] = {result};")
+        stores.append(f"output[{flat_index([leaves.number(term) for term in index], out.shape).c}] = {result};")
     return lines + stores
 
 
@@ -192,18 +192,18 @@ def _uniform_loads(expr: Expr, node: Node, graph: Graph) -> list[Expr]:
     *_, inner = [-1, *(number for number, size in enumerate(shapes[-1]) if size != 1)]
     if inner < 0 or expr.op == "load" or any(part.op in GUARDS for part in expr.parts()):
         return []
-    found, waiting = dict[Expr, None](), [expr]
+    loads, waiting = dict[Expr, None](), [expr]
     while waiting:
         part = waiting.pop()
-        is_known = all(one.op not in ("acc", "reduce") for one in part.parts())
-        axes = {one.value for one in part.parts() if one.op == "axis"}
+        is_known = all(inner.op not in ("acc", "reduce") for inner in part.parts())
+        axes = {inner.value for inner in part.parts() if inner.op == "axis"}
         if part.op == "load" and is_known and all(number < inner for number in axes):
-            found[part] = None
+            loads[part] = None
         elif part.op == "load":  # without indices that are not written
             waiting += [index for index, size in zip(part.args, shapes[part.value], strict=True) if size != 1]
         else:
             waiting += part.args
-    return [*found]
+    return [*loads]
 
 
 def _repeated(expr: Expr) -> Expr | None:
@@ -257,21 +257,21 @@ class HeliumLoop(LoopNest):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Count the instructions of a vector, its loop, and each row."""
-        found = self._loop(node, graph)
-        return found.cost if found is not None else super().cost(node, graph, target)
+        vector = self._loop(node, graph)
+        return vector.cost if vector is not None else super().cost(node, graph, target)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the nest."""
-        found, expr = self._loop(node, graph), Loop.of(node).expr
-        assert found is not None
+        vector, expr = self._loop(node, graph), Loop.of(node).expr
+        assert vector is not None
         names, read = operand_names(node, graph, expr), operands_read(expr, node, graph)
         used = {
-            number: name for number, name in names.items() if number in (read if found.reads is None else found.reads)
+            number: name for number, name in names.items() if number in (read if vector.reads is None else vector.reads)
         }
-        body = "\n".join(INDENT + line for line in found.lines)
-        own, math = found.constants, needs_math(expr)
+        body = "\n".join(INDENT + line for line in vector.lines)
+        constants, math = vector.constants, needs_math(expr)
         headers = headers_of(node, graph)
-        return kernel_of(node, graph, body, None, own, inputs=used, needs_math=math, headers=headers)
+        return kernel_of(node, graph, body, None, constants, inputs=used, needs_math=math, headers=headers)
 
     @staticmethod
     def _loop(node: Node, graph: Graph) -> VectorLoop | None:
@@ -357,7 +357,7 @@ def _sums_products(part: Expr) -> bool:
         return False
     factors = [factor.args for factor in part.args[0].parts(leaves=("load",)) if factor.op == "mul"]
     pairs = [pair for pair in factors if pair[0] != pair[1]]
-    return any(all(any(part.op == "load" for part in one.parts(leaves=("load",))) for one in pair) for pair in pairs)
+    return any(all(any(part.op == "load" for part in side.parts(leaves=("load",))) for side in pair) for pair in pairs)
 
 
 SCHEDULES = (

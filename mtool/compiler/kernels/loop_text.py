@@ -48,8 +48,8 @@ def loops(axes: Sequence[tuple[int, int]], lines: Sequence[str]) -> list[str]:
 def by_fours(number: int, first: str, size: int, terms: Callable[[Sequence[int]], Sequence[str]]) -> list[str]:
     """Return a loop over four terms a round, and one over the rest; `terms` takes their distances from the axis."""
     k, whole, last = axis_name(number), _plus(first, size // 4 * 4), _plus(first, size)
-    found = loop(k, first, whole, 4, terms(range(4)))
-    return found + (loop(k, whole, last, 1, terms([0])) if size % 4 else [])
+    lines = loop(k, first, whole, 4, terms(range(4)))
+    return lines + (loop(k, whole, last, 1, terms([0])) if size % 4 else [])
 
 
 class SumText(Protocol):
@@ -89,7 +89,7 @@ class NumberSum:
         texts = [self.text(term) for term in terms]
         if len(texts) == 1:
             return [f"{name} += {texts[0].c};"]
-        a, b, c, d = (one.at(ADD if n % 2 == 0 else MUL) for n, one in enumerate(texts))
+        a, b, c, d = (text.at(ADD if n % 2 == 0 else MUL) for n, text in enumerate(texts))
         return [f"{name} += ({a} + {b}) + ({c} + {d});"]
 
     def add_part(self, name: str, part: str) -> str:
@@ -118,8 +118,8 @@ def float_sum(how: Reduction, name: str, body: Expr, text: SumText, *, joined: b
         behind = axes[[axis for axis, _ in axes].index(number) + 1 :]
         k, last = axis_name(number), _plus(first, length)
         if number != inner:
-            own = terms(total, *behind[-1][:1], "0", size)
-            return loop(k, first, last, 1, loops(behind[:-1], own))
+            inside = terms(total, *behind[-1][:1], "0", size)
+            return loop(k, first, last, 1, loops(behind[:-1], inside))
         if not fours or length < 4:
             return loop(k, first, last, 1, text.add(total, [body]))
         parts = [body.with_axes({inner: axis(inner) + n}) for n in range(4)]

@@ -37,8 +37,8 @@ def numbers_of(
 ) -> Array:
     """Return per-channel numbers as words, padded and grouped by `together`, in an order, [N / together, ...]."""
     filled: Array = np.pad(numbers.astype(kind), (0, -len(numbers) % together)).reshape(-1, together)
-    made: Array = np.ascontiguousarray(filled[:, order]).view(word)
-    return made
+    words: Array = np.ascontiguousarray(filled[:, order]).view(word)
+    return words
 
 
 def sums_of_fields(biases: Array, bits: int) -> Array:

@@ -63,26 +63,26 @@ def parametric_c(joiner: Joiner, texts: Sequence[str], top: Point) -> Parametric
         DifferError: they differ in more than numbers with a formula, or where C needs a constant.
     """
     tokens = [_tokens(text) for text in texts]
-    if len({len(one) for one in tokens}) != 1:
+    if len({*map(len, tokens)}) != 1:
         raise DifferError("its C differs between sizes")
-    made, symbols = list(tokens[0]), set[str]()
+    joined, symbols = list(tokens[0]), set[str]()
     for index, column in enumerate(zip(*tokens, strict=True)):
         if len(set(column)) == 1:
             continue
         if not all(_NUMBER.match(token) for token in column):
             raise DifferError(f"its C differs between sizes: {', '.join(dict.fromkeys(column))}")
-        before = [(number, token) for number, token in enumerate(made[:index]) if not token.isspace()]
+        before = [(number, token) for number, token in enumerate(joined[:index]) if not token.isspace()]
         inside = _Bracket.around(before)
         if inside.is_declared_length:
-            made[index] = _longest(joiner, column, top)
+            joined[index] = _longest(joiner, column, top)
             continue
         if _is_static(before):
             raise DifferError("a table in its C depends on the size")
-        made[index], used = _number(joiner, column, inside)
+        joined[index], used = _number(joiner, column, inside)
         symbols |= used
         if before and before[-1][1] == "(" and inside.name in _WIDE:
-            made[before[-2][0]] = _WIDE[inside.name]
-    return ParametricC("".join(made), frozenset(symbols))
+            joined[before[-2][0]] = _WIDE[inside.name]
+    return ParametricC("".join(joined), frozenset(symbols))
 
 
 # C of several operators that differs only in numbers: each reads its own from a table.
@@ -101,15 +101,15 @@ def skeleton_of(text: str) -> str:
 
 def _signed(tokens: Sequence[str]) -> list[str]:
     """Return tokens in which a number has its sign."""
-    made, last = list[str](), ""
+    signed, last = list[str](), ""
     for token in tokens:
-        if token.isdecimal() and made and made[-1] == "-" and last in ("(", ",", "{", "="):
-            made[-1] = f"-{token}"
+        if token.isdecimal() and signed and signed[-1] == "-" and last in ("(", ",", "{", "="):
+            signed[-1] = f"-{token}"
             continue
-        if made and not made[-1].isspace():
-            last = made[-1]
-        made.append(token)
-    return made
+        if signed and not signed[-1].isspace():
+            last = signed[-1]
+        signed.append(token)
+    return signed
 
 
 def token_count(text: str) -> int:
@@ -130,7 +130,7 @@ def numbers_apart(texts: Sequence[str], table: str, at_run_time: Collection[str]
     """
     texts = without_hints(texts)
     tokens = [_signed(_tokens(text)) for text in texts]
-    made, columns = list(tokens[0]), dict[tuple[int, ...], int]()
+    joined, columns = list(tokens[0]), dict[tuple[int, ...], int]()
     before: list[tuple[int, str]] = []
     for index, column in enumerate(zip(*tokens, strict=True)):
         first = column[0]
@@ -151,10 +151,10 @@ def numbers_apart(texts: Sequence[str], table: str, at_run_time: Collection[str]
                 raise DifferError(f"a constant of its C differs: {', '.join(dict.fromkeys(column))}")
             number = columns.setdefault(tuple(map(int, column)), len(columns))
             cast = "(size_t)" if inside.name in _BYTES and inside.commas == 2 else ""
-            made[index] = f"{cast}number{number}"
+            joined[index] = f"{cast}number{number}"
         before.append((index, first))
     read = [f"    const int32_t number{number} = {table}[{number}];\n" for number in range(len(columns))]
-    return "".join([*read, *made]), list(columns)
+    return "".join([*read, *joined]), list(columns)
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -216,10 +216,10 @@ def _number(joiner: Joiner, column: Sequence[str], inside: "_Bracket") -> tuple[
 
 
 def _whole(token: str) -> int:
-    found = _WHOLE.fullmatch(token)
-    if found is None:
+    match = _WHOLE.fullmatch(token)
+    if match is None:
         raise DifferError(f"{token} is not an integer")
-    return int(found[1], 0) if found[1].lower().startswith("0x") else int(found[1])
+    return int(match[1], 0) if match[1].lower().startswith("0x") else int(match[1])
 
 
 @frozen
@@ -304,8 +304,8 @@ def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> Param
         for period in PERIODS:
             try:
                 return _Joining(joiner, size, period, top).text(texts)
-            except DifferError as found:
-                reason = found
+            except DifferError as error:
+                reason = error
     raise reason
 
 
@@ -325,15 +325,15 @@ class _Joining:
         for other in remainders[1:]:
             blocks = difflib.SequenceMatcher(None, common, other.skeletons, autojunk=False).get_matching_blocks()
             common = [common[block.a + n] for block in blocks for n in range(block.size)]
-        line_numbers = {one.number: _subsequence(one.skeletons, common) for one in remainders}
-        kept = _whole_statements(remainders, line_numbers, list(range(len(common))))
+        line_numbers = {remainder.number: _subsequence(remainder.skeletons, common) for remainder in remainders}
+        indices = _whole_statements(remainders, line_numbers, list(range(len(common))))
         return self.joined(
-            remainders, {key: [found[n] for n in kept] for key, found in line_numbers.items()}, len(kept)
+            remainders, {key: [numbers[n] for n in indices] for key, numbers in line_numbers.items()}, len(indices)
         )
 
     def remainders(self, texts: Sequence[str]) -> list[_Remainder]:
         """Return the texts by remainder."""
-        found = []
+        remainders = []
         for number in range(self.period):
             chosen = [
                 (point, tuple(text.split("\n")))
@@ -345,8 +345,8 @@ class _Joining:
             if len({tuple(skeleton(line) for line in lines) for _, lines in chosen}) != 1:
                 raise DifferError("its C differs between sizes")
             points, lines = zip(*chosen, strict=True)
-            found.append(_Remainder(number, points, lines))
-        return found
+            remainders.append(_Remainder(number, points, lines))
+        return remainders
 
     def joined(
         self, remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], count: int
@@ -355,10 +355,7 @@ class _Joining:
         pieces: list[ParametricC] = []
         last = dict.fromkeys(line_numbers, -1)
         for number in range(count + 1):
-            at = {
-                one.number: line_numbers[one.number][number] if number < count else len(one.lines[0])
-                for one in remainders
-            }
+            at = {r.number: line_numbers[r.number][number] if number < count else len(r.lines[0]) for r in remainders}
             pieces.append(self.between(remainders, {key: (last[key] + 1, at[key]) for key in at}))
             if number < count:
                 pieces.append(self.line(remainders, at))
@@ -375,8 +372,8 @@ class _Joining:
 
     def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> ParametricC:
         """Return a line that is common to all remainders."""
-        points = [point for one in remainders for point in one.points]
-        texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
+        points = [point for remainder in remainders for point in remainder.points]
+        texts = [lines[at[remainder.number]] for remainder in remainders for lines in remainder.lines]
         return self.parametric(points, texts)
 
     def parametric(self, points: Sequence[Point], texts: Sequence[str]) -> ParametricC:
@@ -385,7 +382,7 @@ class _Joining:
 
     def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> ParametricC:
         """Return the lines of each remainder between two common lines."""
-        longer = [one for one in remainders if ranges[one.number][0] < ranges[one.number][1]]
+        longer = [remainder for remainder in remainders if ranges[remainder.number][0] < ranges[remainder.number][1]]
         if not longer:
             return ParametricC("")
         declared = self.declarations(longer, ranges)
@@ -393,11 +390,11 @@ class _Joining:
             return declared
         texts: dict[str, list[int]] = {}
         symbols: set[str] = set()
-        for one in remainders:
-            begin, end = ranges[one.number]
-            found = self.parametric(one.points, ["\n".join(lines[begin:end]) for lines in one.lines])
-            texts.setdefault(found.text, []).append(one.number)
-            symbols |= found.symbols
+        for remainder in remainders:
+            begin, end = ranges[remainder.number]
+            branch = self.parametric(remainder.points, ["\n".join(lines[begin:end]) for lines in remainder.lines])
+            texts.setdefault(branch.text, []).append(remainder.number)
+            symbols |= branch.symbols
         there = [text for text in texts if text]
         lines: list[str] = []
         first = there[0].split("\n")[0]
@@ -410,13 +407,13 @@ class _Joining:
 
     def declarations(self, longer: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> ParametricC | None:
         """Return lines that only declare pointers and numbers, harmless elsewhere; None: some do more."""
-        cut = {one.number: slice(*ranges[one.number]) for one in longer}
-        if len({tuple(one.skeletons[cut[one.number]]) for one in longer}) != 1:
+        cut = {r.number: slice(*ranges[r.number]) for r in longer}
+        if len({tuple(r.skeletons[cut[r.number]]) for r in longer}) != 1:
             return None
-        if not all(_DECLARATION.fullmatch(line) for one in longer for line in one.lines[0][cut[one.number]]):
+        if not all(_DECLARATION.fullmatch(line) for r in longer for line in r.lines[0][cut[r.number]]):
             return None
-        points = [point for one in longer for point in one.points]
-        texts = ["\n".join(lines[cut[one.number]]) for one in longer for lines in one.lines]
+        points = [point for r in longer for point in r.points]
+        texts = ["\n".join(lines[cut[r.number]]) for r in longer for lines in r.lines]
         try:
             return self.parametric(points, texts)
         except DifferError:
@@ -435,32 +432,32 @@ class _Joining:
 
 
 def _whole_statements(
-    remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], kept: list[int]
+    remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], indices: list[int]
 ) -> list[int]:
     """Return the common lines to keep, so that the lines between them are whole statements everywhere."""
     while True:
-        for gap in range(len(kept) + 1):
-            before, after = kept[gap - 1] if gap else None, kept[gap] if gap < len(kept) else None
+        for gap in range(len(indices) + 1):
+            before, after = indices[gap - 1] if gap else None, indices[gap] if gap < len(indices) else None
             parts = []
-            for one in remainders:
-                begin = line_numbers[one.number][before] + 1 if before is not None else 0
-                end = line_numbers[one.number][after] if after is not None else len(one.lines[0])
-                parts.append(one.lines[0][begin:end])
+            for remainder in remainders:
+                begin = line_numbers[remainder.number][before] + 1 if before is not None else 0
+                end = line_numbers[remainder.number][after] if after is not None else len(remainder.lines[0])
+                parts.append(remainder.lines[0][begin:end])
             if not any(parts):
                 continue
             lines = remainders[0].lines[0]
             head = lines[line_numbers[remainders[0].number][before]] if before is not None else "{"
             tail = lines[line_numbers[remainders[0].number][after]] if after is not None else "}"
             if not head.rstrip().endswith(("{", ";", "}", "*/")) or any(_closes_more(part) for part in parts):
-                del kept[gap - 1]
+                del indices[gap - 1]
                 break
             if tail.lstrip().startswith(("else", "} else")) or not all(_is_whole(part) for part in parts):
                 if after is None and before is None:
                     raise DifferError("its C differs between sizes")
-                del kept[gap if after is not None else gap - 1]
+                del indices[gap if after is not None else gap - 1]
                 break
         else:
-            return kept
+            return indices
 
 
 def _closes_more(lines: Sequence[str]) -> bool:
@@ -482,13 +479,13 @@ def _is_whole(lines: Sequence[str]) -> bool:
     return text.count("{") == text.count("}") and text.rstrip().endswith((";", "}", "*/"))
 
 
-def _subsequence(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Return the positions of the wanted lines among others, in order, by the longest match."""
-    blocks = difflib.SequenceMatcher(None, wanted, lines, autojunk=False).get_matching_blocks()
-    found = [block.b + n for block in blocks for n in range(block.size)]
-    if len(found) != len(wanted):
-        found, start = [], 0
-        for line in wanted:
-            found.append(lines.index(line, start))
-            start = found[-1] + 1
-    return found
+def _subsequence(lines: Sequence[str], selected: Sequence[str]) -> list[int]:
+    """Return the positions of the selected lines among others, in order, by the longest match."""
+    blocks = difflib.SequenceMatcher(None, selected, lines, autojunk=False).get_matching_blocks()
+    positions = [block.b + n for block in blocks for n in range(block.size)]
+    if len(positions) != len(selected):
+        positions, start = [], 0
+        for line in selected:
+            positions.append(lines.index(line, start))
+            start = positions[-1] + 1
+    return positions

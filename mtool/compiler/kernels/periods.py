@@ -60,14 +60,14 @@ class Block:
 
     def uses(self) -> Counter[Expr]:
         """Return how many parts or results use each part, without the indices of loads."""
-        found = Counter(expr for _, expr in self.results)
-        waiting = [*found]
+        counts = Counter(expr for _, expr in self.results)
+        waiting = [*counts]
         while waiting:
             part = waiting.pop()
             for arg in part.args if part.op != "load" else ():
-                waiting += [arg] if arg not in found else []
-                found[arg] += 1
-        return found
+                waiting += [arg] if arg not in counts else []
+                counts[arg] += 1
+        return counts
 
 
 def cost_of(blocks: Sequence[Block], shape: Sequence[int]) -> float:
@@ -82,8 +82,8 @@ def blocks_that_pay(node: Node, graph: Graph) -> list[Block]:
     if not blocks or expr is None:
         return []
     saved = out.count * expr.size - cost_of(blocks, out.shape)
-    taken = BYTES_OF_CODE * sum(block.parts for block in blocks)
-    return blocks if saved > taken * price_of_code(node, graph) else []
+    code_bytes = BYTES_OF_CODE * sum(block.parts for block in blocks)
+    return blocks if saved > code_bytes * price_of_code(node, graph) else []
 
 
 def blocks_of(node: Node, graph: Graph) -> list[Block]:
@@ -103,23 +103,21 @@ def blocks_of(node: Node, graph: Graph) -> list[Block]:
         stretches = _stretches([*tables.values()], shape[dim]) if tables else []
         if stretches:
             splits[dim] = tables, stretches
-    if not splits or prod(max(one.period for one in own) for _, own in splits.values()) > RESULTS:
+    if not splits or prod(max(stretch.period for stretch in choices) for _, choices in splits.values()) > RESULTS:
         return []
-    made = []
-    for chosen in itertools.product(*(own for _, own in splits.values())):
+    blocks = []
+    for chosen in itertools.product(*(choices for _, choices in splits.values())):
         stretches_of = dict(zip(splits, chosen, strict=True))
         results = []
-        for phases in itertools.product(*(range(one.period) for one in chosen)):
-            own = whole
-            for (dim, one), phase in zip(stretches_of.items(), phases, strict=True):
-                own = _with_numbers(own, dim, one, phase, splits[dim][0])
-            places = {
-                dim: one.place(dim, phase) for (dim, one), phase in zip(stretches_of.items(), phases, strict=True)
-            }
+        for phases in itertools.product(*(range(stretch.period) for stretch in chosen)):
+            result = whole
+            for (dim, stretch), phase in zip(stretches_of.items(), phases, strict=True):
+                result = _with_numbers(result, dim, stretch, phase, splits[dim][0])
+            places = {dim: s.place(dim, phase) for (dim, s), phase in zip(stretches_of.items(), phases, strict=True)}
             index = tuple(places.get(dim, axis(dim) if size != 1 else number(0)) for dim, size in enumerate(shape))
-            results.append((index, own.rewrite(lambda part: _folded(part, is_signless))))
-        made.append(Block(stretches_of, results))
-    return made
+            results.append((index, result.rewrite(lambda part: _folded(part, is_signless))))
+        blocks.append(Block(stretches_of, results))
+    return blocks
 
 
 def _without_sums(expr: Expr) -> Expr | None:
@@ -145,13 +143,13 @@ def _without_sums(expr: Expr) -> Expr | None:
 
 def _is_signless(part: Expr, node: Node, graph: Graph) -> bool:
     """Whether a part is finite, and the sign of a zero in it makes no difference to an integer that depends on it."""
-    if part.op == "const" or (part.op == "load" and _known(part, node, graph) is not None):
-        data = part.value if part.op == "const" else _known(part, node, graph)
+    if part.op == "const" or (part.op == "load" and _constant(part, node, graph) is not None):
+        data = part.value if part.op == "const" else _constant(part, node, graph)
         return bool((np.abs(np.asarray(data, np.float64)) < LIMIT).all())
     return part.op in SIGNLESS and (part.op != "load" or part.dtype.is_integer)
 
 
-def _known(part: Expr, node: Node, graph: Graph) -> Array | None:
+def _constant(part: Expr, node: Node, graph: Graph) -> Array | None:
     return graph.constants.get(node.inputs[part.value])
 
 
@@ -160,19 +158,19 @@ def _tables(expr: Expr, dim: int, node: Node, graph: Graph) -> dict[Expr, Array]
 
     Empty: none of them is the index of another load.
     """
-    found, is_index = {}, False
+    tables, is_index = {}, False
     for part in expr.parts():
         if part.op != "load":
             continue
-        is_index |= any(one in found and one.dtype is DType.INT32 for index in part.args for one in index.parts())
-        data = _known(part, node, graph)
+        is_index |= any(p in tables and p.dtype is DType.INT32 for index in part.args for p in index.parts())
+        data = _constant(part, node, graph)
         if data is None or not data.size or data.dtype.kind not in "if":
             continue
         if sum(index == axis(dim) for index in part.args) != 1:
             continue
         if all(index == axis(dim) or index.op == "const" for index in part.args):
-            found[part] = data[tuple(slice(None) if index.op == "axis" else index.value for index in part.args)]
-    return found if is_index else {}
+            tables[part] = data[tuple(slice(None) if index.op == "axis" else index.value for index in part.args)]
+    return tables if is_index else {}
 
 
 def _stretches(tables: Sequence[Array], size: int) -> list[Stretch]:

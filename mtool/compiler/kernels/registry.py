@@ -25,20 +25,20 @@ def _channels(node: Node, graph: Graph) -> Channels:
 
 def _inside(node: Node, graph: Graph) -> None:
     """Check that a view stays inside its inputs."""
-    first, made = View.of(node).first, graph.types[node.outputs[0]]
+    first, out = View.of(node).first, graph.types[node.outputs[0]]
     kinds = [graph.types[value] for value in node.inputs]
-    inside = 0 <= first <= first + made.count <= sum(kind.count for kind in kinds)
-    right = inside and all(kind.dtype is made.dtype for kind in kinds)
-    assert right, f"{node.op} {node.name} of {', '.join(map(str, kinds))} from {first} on -> {made}"
+    inside = 0 <= first <= first + out.count <= sum(kind.count for kind in kinds)
+    right = inside and all(kind.dtype is out.dtype for kind in kinds)
+    assert right, f"{node.op} {node.name} of {', '.join(map(str, kinds))} from {first} on -> {out}"
 
 
 def _permuted(node: Node, graph: Graph) -> None:
     """Check that each dimension of the input is one of the output."""
     perm = Transpose.of(node).perm
-    before, made = (graph.types[value] for value in (node.inputs[0], node.outputs[0]))
-    right = sorted(perm) == [*range(len(before.shape))] and before.dtype is made.dtype
-    right = right and tuple(before.shape[number] for number in perm) == made.shape
-    assert right, f"{node.op} {node.name} of {before} by {perm} -> {made}"
+    before, out = (graph.types[value] for value in (node.inputs[0], node.outputs[0]))
+    right = sorted(perm) == [*range(len(before.shape))] and before.dtype is out.dtype
+    right = right and tuple(before.shape[number] for number in perm) == out.shape
+    assert right, f"{node.op} {node.name} of {before} by {perm} -> {out}"
 
 
 VIEW = Specification(View, (Operand("input"),), takes_more=True, agree=_inside, channels=_channels)
@@ -67,8 +67,8 @@ SPECIFICATIONS: dict[str, Specification] = {
 
 def with_expression(node: Node, expr: Expr, inputs: Sequence[str]) -> Node:
     """Return a node with another expression, which reads `inputs`; unread ones are dropped, except a kernel's own."""
-    read, own = expr.operands(), len(SPECIFICATIONS[node.op].own(node))
-    kept = [number for number in range(len(inputs)) if number < own or number in read]
-    moved = expr.with_operands({old: new for new, old in enumerate(kept)})
+    read, fixed = expr.operands(), len(SPECIFICATIONS[node.op].fixed_operands(node))
+    numbers = [number for number in range(len(inputs)) if number < fixed or number in read]
+    moved = expr.with_operands({old: new for new, old in enumerate(numbers)})
     attrs = replace(Computation.of(node), expr=moved)
-    return replace(node, inputs=tuple(inputs[number] for number in kept), attrs=attrs)
+    return replace(node, inputs=tuple(inputs[number] for number in numbers), attrs=attrs)

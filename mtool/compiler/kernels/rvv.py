@@ -38,10 +38,10 @@ class VectorEpilogue(TileEpilogue):
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form, or the kernel is not of int8 with sums of 32 bits."""
         weights, bias = (graph.constants[value] for value in node.inputs[1:3])
-        found = split(node, graph, _KINDS, cls.kind)
-        if found is None or weights.dtype != np.int8 or bias.dtype != np.int32:
+        parts = split(node, graph, _KINDS, cls.kind)
+        if parts is None or weights.dtype != np.int8 or bias.dtype != np.int32:
             return None
-        part, rest = found
+        part, rest = parts
         how = part.value
         if isinstance(how, FixedRequantize):
             multiplier = per_channel(part.args[1], node, graph)

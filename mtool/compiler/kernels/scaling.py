@@ -194,8 +194,8 @@ class FixedScaling(Scaling):
         steps = FUNCTIONS["rescale"].meaning(
             Expr("rescale", DType.INT32, value=how), bias, self.multiplier, self.shifts - self.twice
         )
-        known = np.array([1 << 30, BEHIND - 2 + self.twice], np.int32).view(np.uint32)
-        words = np.where(dead[:, None], known, self.words)
+        dead_words = np.array([1 << 30, BEHIND - 2 + self.twice], np.int32).view(np.uint32)
+        words = np.where(dead[:, None], dead_words, self.words)
         return np.where(dead, steps << BEHIND, bias).astype(np.int32), replace(self, words=words)
 
     def fits(self, weights: Array, bias: Array) -> bool:

@@ -34,7 +34,7 @@ class Knob:
 
     def read(self, value: Any) -> Any:
         """Return an allowed value from itself or its text; None: the value is not allowed."""
-        return next((own for own in self.values if value in (own, self.written(own))), None)
+        return next((allowed for allowed in self.values if value in (allowed, self.written(allowed))), None)
 
 
 AUTO = "auto"
@@ -54,15 +54,15 @@ def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
     An output may be written over such an input, element by element.
     """
     out = graph.types[node.outputs[0]]
-    found: dict[int, bool] = {}
+    safe: dict[int, bool] = {}
     for load in (part for part in expr.walk() if part.op == "load"):
         kind = graph.types[node.inputs[load.value]]
         same = kind.shape == out.shape and kind.dtype.size == out.dtype.size
         plain = all(
             (index.op == "axis" and index.value == dim) or kind.shape[dim] == 1 for dim, index in enumerate(load.args)
         )
-        found[load.value] = found.get(load.value, True) and same and plain
-    return tuple(number for number, ok in sorted(found.items()) if ok and node.inputs[number] not in graph.constants)
+        safe[load.value] = safe.get(load.value, True) and same and plain
+    return tuple(number for number, ok in sorted(safe.items()) if ok and node.inputs[number] not in graph.constants)
 
 
 def residual_operands(node: Node, graph: Graph) -> tuple[int, ...]:
@@ -199,8 +199,8 @@ class Schedule:
         `dataclasses.replace(schedule, unroll=8)` sets one.
         """
         declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
-        knobs = {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
-        return {name: one for name, one in knobs.items() if len(one.values) > 1}  # those with a choice
+        knobs = {field.name: field.metadata["knob"] for field in declared if "knob" in field.metadata}
+        return {name: knob for name, knob in knobs.items() if len(knob.values) > 1}  # those with a choice
 
 
 def schedule_text(schedule: Schedule) -> str:

@@ -94,8 +94,8 @@ class Softmax(Schedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """80 instructions an element; of floats without an FPU 800."""
-        own = 80.0 if target.has_float or SoftmaxOfRows.of(node).fixed else 800.0
-        return own * graph.types[node.outputs[0]].count
+        per_element = 80.0 if target.has_float or SoftmaxOfRows.of(node).fixed else 800.0
+        return per_element * graph.types[node.outputs[0]].count
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -116,9 +116,9 @@ class Softmax(Schedule):
             stores=not (integer or log or residuals) and y.dtype is DType.FLOAT32,
             epilogue=epilogue,
         )
-        own = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
+        data = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
         layouts, math = {"exponential": f"exp(scale * d) for {DISTANCES}"}, not integer or needs_math(epilogue.expr)
-        return kernel_of(node, graph, body, epilogue.expr, own, layouts=layouts, needs_math=math)
+        return kernel_of(node, graph, body, epilogue.expr, data, layouts=layouts, needs_math=math)
 
 
 class HeliumSoftmax(Softmax):
@@ -145,12 +145,12 @@ class HeliumSoftmax(Softmax):
         )
         body = template(
             "kernels/mve/softmax.c.j2",
-            parts=[one for one in ((0, whole, 4), (whole, rows, rows - whole)) if one[0] < one[1]],
+            parts=[part for part in ((0, whole, 4), (whole, rows, rows - whole)) if part[0] < part[1]],
             length=length, x=x.dtype.c, kind=x.dtype.code, block=BLOCK, value=value, store=store[0], closed=store[1],
         )  # fmt: skip
-        own = {"exponential": graph.constants[node.inputs[1]]}
+        data = {"exponential": graph.constants[node.inputs[1]]}
         layouts = {"exponential": f"exp(scale * d) for {DISTANCES}"}
-        return kernel_of(node, graph, body, None, own, layouts=layouts, headers=("mt_mve_loop.h",))
+        return kernel_of(node, graph, body, None, data, layouts=layouts, headers=("mt_mve_loop.h",))
 
     @staticmethod
     def _value(node: Node, graph: Graph) -> str | None:
@@ -179,8 +179,8 @@ class SoftmaxFixed(Softmax):
             rows=rows, length=length, x=x.dtype.c, kind=kind, bits=bits, epilogue=epilogue,
         )  # fmt: skip
         layouts = {"exponential": f"exp(scale * d) in steps of 2^-31 for {DISTANCES}"}
-        own = {"exponential": graph.constants[node.inputs[1]]}
-        return kernel_of(node, graph, body, epilogue.expr, own, headers=("mt_fixed.h",), layouts=layouts)
+        data = {"exponential": graph.constants[node.inputs[1]]}
+        return kernel_of(node, graph, body, epilogue.expr, data, headers=("mt_fixed.h",), layouts=layouts)
 
 
 class SoftmaxInt8(Softmax):
@@ -226,8 +226,8 @@ class SoftmaxInt8(Softmax):
             "exponential": f"exp(scale * d) for {DISTANCES}",
             "power": f"the same in steps of 2^-{bits}",
         }
-        own = {"exponential": exponential, "power": power}
-        return kernel_of(node, graph, body, part, own, headers=("mt_softmax_int8.h",), layouts=layouts)
+        data = {"exponential": exponential, "power": power}
+        return kernel_of(node, graph, body, part, data, headers=("mt_softmax_int8.h",), layouts=layouts)
 
 
 KERNEL = KernelOp(SPECIFICATION, _label, (Softmax(), SoftmaxFixed(), SoftmaxInt8(), HeliumSoftmax()))

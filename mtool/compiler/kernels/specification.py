@@ -115,7 +115,7 @@ class Specification:
     channels: Callable[[Node, Graph], Channels] = lambda *_: Channels.MIXED
     row_wise: RowWise | None = None
 
-    def own(self, node: Node) -> tuple[Operand, ...]:
+    def fixed_operands(self, node: Node) -> tuple[Operand, ...]:
         """Return a node's own operands, which come before those of its expression."""
         return tuple(operand for operand in self.operands if operand.is_given(node.attrs))
 
@@ -125,27 +125,27 @@ class Specification:
         Raises:
             AssertionError: it does not meet it; a bug in the pass that made it.
         """
-        where, attrs, wanted = f"{node.op} {node.name}", node.attrs, self.attributes
-        assert type(attrs) is wanted, f"{where} has {type(attrs).__name__}; expected {wanted.__name__}"
-        own = self.own(node)
-        assert len(node.inputs) >= len(own), f"{where} has {len(node.inputs)} inputs; expected {len(own)}"
+        where, attrs, expected = f"{node.op} {node.name}", node.attrs, self.attributes
+        assert type(attrs) is expected, f"{where} has {type(attrs).__name__}; expected {expected.__name__}"
+        args = self.fixed_operands(node)
+        assert len(node.inputs) >= len(args), f"{where} has {len(node.inputs)} inputs; expected {len(args)}"
         has_more = self.takes_more or isinstance(attrs, Computation)
-        assert has_more or len(node.inputs) == len(own), f"{where} has {len(node.inputs)} inputs; expected {len(own)}"
+        assert has_more or len(node.inputs) == len(args), f"{where} has {len(node.inputs)} inputs; expected {len(args)}"
         count = len(node.outputs)
         assert count == 1 or not self.has_one_output, f"{where} has {count} outputs; expected 1"
         if isinstance(attrs, Computation):
             check_expression(node, graph, attrs.expr)
         sizes: dict[str, int] = {}
-        for operand, value in zip(own, node.inputs, strict=False):
-            kind, what = graph.types[value], f"{operand.name} of {where}"
-            assert not operand.is_constant or value in graph.constants, f"{what} is not a constant"
-            assert not operand.dtypes or kind.dtype in operand.dtypes, f"{what} is {kind}"
-            _check_layout(what, operand.layout, kind.shape, sizes)
+        for operand, value in zip(args, node.inputs, strict=False):
+            kind, label = graph.types[value], f"{operand.name} of {where}"
+            assert not operand.is_constant or value in graph.constants, f"{label} is not a constant"
+            assert not operand.dtypes or kind.dtype in operand.dtypes, f"{label} is {kind}"
+            _check_layout(label, operand.layout, kind.shape, sizes)
         _check_layout(f"the output of {where}", self.layout, graph.types[node.outputs[0]].shape, sizes)
         self.agree(node, graph)
 
 
-def _check_layout(what: str, layout: str, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+def _check_layout(label: str, layout: str, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
     for letter, size in zip_longest(layout, shape) if layout else ():
-        assert letter and size is not None, f"{what} is {list(shape)}; expected {layout}"
-        assert sizes.setdefault(letter, size) == size, f"{what} has {letter} = {size}; expected {sizes[letter]}"
+        assert letter and size is not None, f"{label} is {list(shape)}; expected {layout}"
+        assert sizes.setdefault(letter, size) == size, f"{label} has {letter} = {size}; expected {sizes[letter]}"

@@ -33,8 +33,8 @@ class SumSchedule(Schedule, Generic[S, E]):
 
     def epilogue(self, node: Node, graph: Graph) -> E | None:
         """Return the epilogue of a node; None: it has another form."""
-        found = (graph.of_node(node, form, partial(form.of, node, graph)) for form in self.forms)
-        return next((one for one in found if one is not None), None)
+        epilogues = (graph.of_node(node, form, partial(form.of, node, graph)) for form in self.forms)
+        return next((epilogue for epilogue in epilogues if epilogue is not None), None)
 
     def fits(self, sizes: S, epilogue: E) -> bool:
         """Everything."""

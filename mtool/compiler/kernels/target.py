@@ -34,8 +34,8 @@ class Target:
         return self._traits(("traits", "integer_traits", "fuses_slowly", "has_float_tiles"))
 
     def _traits(self, without: Collection[str]) -> Hashable:
-        own = (one for name, one in vars(Target).items() if isinstance(one, property) and name not in without)
-        return self.features, *(one.fget(self) for one in own if one.fget)
+        properties = (prop for name, prop in vars(Target).items() if isinstance(prop, property) and name not in without)
+        return self.features, *(prop.fget(self) for prop in properties if prop.fget)
 
     def has(self, core: str) -> bool:
         """Return whether it has what a schedule needs: a feature, or a property below that is true."""

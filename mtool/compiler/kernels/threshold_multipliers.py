@@ -77,8 +77,8 @@ def first_sums(takes: Callable[[Array], Array], quotients: Array, least: Array, 
     first = near - NEAR
     for jump in (4, 2, 1):  # a binary search up to NEAR
         first += np.where(takes(first + jump - 1), 0, jump)
-    known = ((first > near - NEAR) | (first <= least)) & ((first <= near + NEAR) | (near + NEAR >= beyond))
-    return np.where(known, np.clip(first, least, beyond), UNKNOWN)
+    is_near = ((first > near - NEAR) | (first <= least)) & ((first <= near + NEAR) | (near + NEAR >= beyond))
+    return np.where(is_near, np.clip(first, least, beyond), UNKNOWN)
 
 
 def multiplier_bounds(first: Array, wide: Array, least: Array, most: Array) -> tuple[Array, Array]:

@@ -34,12 +34,12 @@ class WeightedSum(WithEpilogue):
         return None if self.macs is None else self.macs * rows // of
 
 
-def remembered(graph: Graph, what: str, key: Hashable, make: Callable[[], V]) -> V:
+def remembered(graph: Graph, name: str, key: Hashable, make: Callable[[], V]) -> V:
     """Return `make()`, cached for the graph's constants under a key."""
-    known: dict[Hashable, V] = graph.memo.setdefault(what, {})
-    if key not in known:
-        known[key] = make()
-    return known[key]
+    cache: dict[Hashable, V] = graph.memo.setdefault(name, {})
+    if key not in cache:
+        cache[key] = make()
+    return cache[key]
 
 
 def macs_of(node: Node, graph: Graph) -> int:
@@ -81,12 +81,12 @@ def check_types(node: Node, graph: Graph) -> None:
     kinds = [graph.types[value] for value in node.inputs[:3]]
     mixed = ", ".join(map(str, kinds))
     activation, weight, added = (kind.dtype for kind in kinds)
-    kept = activation.is_float and weight == DType.INT8  # each weight is converted to float when it is read
-    assert activation.is_float == added.is_float and (activation.is_float == weight.is_float or kept), (
+    widens = activation.is_float and weight == DType.INT8  # each weight is converted to float when it is read
+    assert activation.is_float == added.is_float and (activation.is_float == weight.is_float or widens), (
         f"{node.op} {node.name} mixes floats and integers: {mixed}"
     )
-    wanted, read = kinds[2].dtype, accumulators(WithEpilogue.of(node).epilogue)
-    assert read <= {wanted}, f"{node.op} {node.name} has sums of {wanted.label}; its epilogue reads another type"
+    dtype, read = kinds[2].dtype, accumulators(WithEpilogue.of(node).epilogue)
+    assert read <= {dtype}, f"{node.op} {node.name} has sums of {dtype.label}; its epilogue reads another type"
 
 
 def is_widened(node: Node, graph: Graph) -> bool:

@@ -11,7 +11,7 @@ def copy_constant_inputs(graph: Graph) -> Graph:
     """Copy the constants that kernels read as their activations, such as a tensor without elements that is padded."""
 
     def copied(rewriter: Rewriter, node: Node) -> Node:
-        inputs, own = list(node.inputs), SPECIFICATIONS[node.op].own(node)
+        inputs, own = list(node.inputs), SPECIFICATIONS[node.op].fixed_operands(node)
         for index, value in enumerate(inputs):
             in_arena = isinstance(node.attrs, Control) or (index < len(own) and own[index].is_in_arena)
             if in_arena and value in graph.constants:

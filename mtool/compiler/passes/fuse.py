@@ -152,7 +152,7 @@ def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dic
     """Return base's inputs followed by more's, and the new numbers of more's inputs."""
     inputs = list(base.inputs)
     numbers: dict[int, int] = {}
-    fixed = len(SPECIFICATIONS[base.op].own(base))  # a kernel's own are not shared with its epilogue's
+    fixed = len(SPECIFICATIONS[base.op].fixed_operands(base))  # a kernel's own are not shared with its epilogue's
     for number, value in enumerate(more.inputs):
         if value == dropped:
             continue

@@ -363,7 +363,7 @@ def _form(
     exact = np.where(exact * float(bound) < 2.0 ** (62 - 1), exact, 0)
     if exact.all():
         return plain, exact.astype(np.int32)
-    if ties and steps.are_taken_by(lambda acc: _result(even, kind, acc, nearest[:, None])):
+    if ties and steps.agree_with(lambda acc: _result(even, kind, acc, nearest[:, None])):
         return even, nearest.astype(np.int32)
     some = np.where(exact > 0, exact, -nearest)
     whole = nearest == scales.astype(np.float64) * 2.0 ** (32 + shift)

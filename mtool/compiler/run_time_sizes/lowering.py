@@ -60,7 +60,7 @@ def with_large_tables(graphs: Sequence[Graph]) -> list[Graph]:
     first = graphs[0]
     readers: dict[str, list[bool]] = {}
     for node in first.nodes:
-        operands = len(SPECIFICATIONS[node.op].own(node)) if node.op in SPECIFICATIONS else len(node.inputs)
+        operands = len(SPECIFICATIONS[node.op].fixed_operands(node)) if node.op in SPECIFICATIONS else len(node.inputs)
         for index, value in enumerate(node.inputs):
             by_element = isinstance(node.attrs, Computation) and index >= operands
             readers.setdefault(value, []).append(by_element)

@@ -34,7 +34,7 @@ class Conv:
     def of(node: Node, graph: Graph) -> "Conv":
         """Return the numbers of a conv2d node."""
 
-        def found() -> "Conv":
+        def build() -> "Conv":
             n, h, w, c = graph.types[node.inputs[0]].shape
             _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
             attrs = Conv2d.of(node)
@@ -43,7 +43,7 @@ class Conv:
                 attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value, weight_offset(node, graph),
             )  # fmt: skip
 
-        return graph.of_node(node, "conv", found)
+        return graph.of_node(node, "conv", build)
 
     @property
     def is_depthwise(self) -> bool:
@@ -117,22 +117,22 @@ class Conv:
             for i in (0, 1)
         )
 
-    def outside(self, axis: int, name: str, count: int = 1, each: int = 1) -> list[str]:
+    def outside(self, axis: int, name: str, count: int = 1, unit: int = 1) -> list[str]:
         """Return the C conditions under which some of `count` rows or columns from `name` on lie outside the image.
 
-        Rows that no window of this convolution reads are left out. axis: 0: rows, 1: columns. `each`: what a row or
+        Rows that no window of this convolution reads are left out. axis: 0: rows, 1: columns. `unit`: what a row or
         column counts in `name`.
         """
         before = [f"{name} < 0"] if self.pad[axis] > 0 else []
         last = self.plane[axis] - 1 - self.pad[axis]
-        size = self.size[axis] * each
+        size = self.size[axis] * unit
         limit = f"{name} >= {size}" if count == 1 else f"{name} > {size - count}"
         return before + ([limit] if last >= self.size[axis] else [])
 
-    def inside(self, axis: int, name: str, count: int = 1, each: int = 1) -> list[str]:
+    def inside(self, axis: int, name: str, count: int = 1, unit: int = 1) -> list[str]:
         """Return the C conditions under which all of them lie inside; see `outside`."""
         negated = {"<": ">=", ">=": "<", ">": "<="}
-        tests = (test.split() for test in self.outside(axis, name, count, each))
+        tests = (test.split() for test in self.outside(axis, name, count, unit))
         return [f"{left} {negated[sign]} {right}" for left, sign, right in tests]
 
 
@@ -204,8 +204,8 @@ class Traversal:
         out_step = (conv.out_size[1] * conv.out_channels, conv.out_channels)
         numbers = (conv.size, conv.out_size, conv.pad, conv.kernel, conv.stride, conv.dilation, in_step, out_step)
         turned = ((fast, slow) for slow, fast in numbers)
-        found = {"straight": cls(*numbers, transposed=False), "turned": cls(*turned, transposed=True)}
-        return [way for name, way in found.items() if direction in ("", name)]
+        traversals = {"straight": cls(*numbers, transposed=False), "turned": cls(*turned, transposed=True)}
+        return [way for name, way in traversals.items() if direction in ("", name)]
 
     @property
     def plane(self) -> Pair:
@@ -319,13 +319,13 @@ class Blocks:
         conv = self.conv
         if self.pixel > conv.channels or any(size < most for size, most in zip(conv.size, INPUTS, strict=True)):
             return ["1"]
-        found = []
+        conditions = []
         for axis, (name, step) in enumerate(zip(("top", "left"), OUTPUTS, strict=True)):
             last = round_up(conv.out_size[axis], step) - step - conv.pad[axis]
             limit = conv.size[axis] - INPUTS[axis]
-            found += [f"{name} < 0"] if conv.pad[axis] else []
-            found += [f"{name} > {limit}"] if last > limit else []
-        return found
+            conditions += [f"{name} < 0"] if conv.pad[axis] else []
+            conditions += [f"{name} > {limit}"] if last > limit else []
+        return conditions
 
     @property
     def patch(self) -> int:
@@ -352,8 +352,8 @@ def spares_input(node: Node, graph: Graph, *, by_element: bool) -> bool:
     If `by_element`, each result is complete before the next one, and a residual is read where the result is written.
     """
     epilogue = WithEpilogue.of(node).epilogue
-    own = {number for number in epilogue.operands() if node.inputs[number] == node.inputs[0]}
-    return own <= ({*identity_loads(node, graph, epilogue)} - {0} if by_element else set())
+    reads = {number for number in epilogue.operands() if node.inputs[number] == node.inputs[0]}
+    return reads <= ({*identity_loads(node, graph, epilogue)} - {0} if by_element else set())
 
 
 def shrinks_by_rows(conv: Conv, pixels: int) -> bool:

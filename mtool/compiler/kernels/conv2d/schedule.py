@@ -44,8 +44,8 @@ class ConvSchedule(SumSchedule[Conv, E]):
         """The input if `over_input` says so and the epilogue spares it; the epilogue's operands."""
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
         alone = x.dtype.size == y.dtype.size and spares_input(node, graph, by_element=self.over_operands)
-        own = (0,) if alone and self.over_input(*self.layer(node, graph)) else ()
-        return (*own, *residual_operands(node, graph)) if self.over_operands else own
+        first = (0,) if alone and self.over_input(*self.layer(node, graph)) else ()
+        return (*first, *residual_operands(node, graph)) if self.over_operands else first
 
 
 class PortableSchedule(ConvSchedule[EpilogueText]):

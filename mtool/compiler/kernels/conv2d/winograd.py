@@ -317,10 +317,10 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
     def instructions(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> float:
         """By block: 340 for four input channels, the products of four output channels, 60 and 9 a word of results."""
         blocks, fours = _blocks(conv), -(-conv.out_channels // FOURS)
-        each = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
+        block = 340 * -(-conv.channels // 4) + fours * (_depth_cost(conv, self._unroll(conv)) + 400 + 72) + 90
         work = self.work_of(conv)
         more = self.work_cost(conv, work) if work else 0
-        return blocks.count * each + blocks.gathered * 24 * (12 + conv.channels) + more
+        return blocks.count * block + blocks.gathered * 24 * (12 + conv.channels) + more
 
     def work_cost(self, conv: Conv, work: Work) -> float:
         """The weights' transformation, the inputs' once more for each group, and results that are stored in parts."""
@@ -359,13 +359,13 @@ class DspWinograd(Transforming, ConvSchedule[Int8Epilogue]):
         depth, work = self._depth(conv), self.work_of(conv)
         numbers = FOURS * epilogue.exact_scaling()[0].words.shape[1]
         before = work.bytes if work else self.sizes_of(conv)[0]
-        own = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": before // 4, "work": work, "numbers": numbers}
+        extra = {"blocks": _blocks(conv), "sums_bytes": DSP_SUMS, "sums": before // 4, "work": work, "numbers": numbers}
         transform, row = "mt_dsp_winograd_weights", 0
         if self.bits:
             transform = "mt_dsp_winograd_unpacked"
             row = self.scratch(conv, epilogue) // 4 - self._row(conv, epilogue)
-        own |= {"transform": transform, "row": row}
-        return own | {"depth": depth, "turns": depth // self._unroll(conv)}
+        extra |= {"transform": transform, "row": row}
+        return extra | {"depth": depth, "turns": depth // self._unroll(conv)}
 
 
 def _blocks(conv: Conv) -> Blocks:
@@ -439,10 +439,10 @@ class IntWinograd(Transforming, PortableSchedule):
         """By block: its inputs, 16 times eight products with their loads, 500 for the rest."""
         depth, fours = round_up(conv.channels, FOURS), -(-conv.out_channels // FOURS)
         products = 16 * depth * (6.5 + 8 * target.product_instructions)
-        each = fours * (products + 500 + 8 * FOURS * RESULT)
+        block = fours * (products + 500 + 8 * FOURS * RESULT)
         work = self.work_of(conv)
         more = self.work_cost(conv, work) if work else 0
-        return Blocks(conv, conv.channels).count * each + _int_inputs(conv) + more
+        return Blocks(conv, conv.channels).count * block + _int_inputs(conv) + more
 
     def work_cost(self, conv: Conv, work: Work) -> float:
         """The weights' transformation, and the inputs' once more for each group."""
@@ -458,8 +458,8 @@ class IntWinograd(Transforming, PortableSchedule):
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
         """The blocks, and the filled depth."""
         work, (column, _) = self.work_of(conv), self.sizes_of(conv)
-        own = {"blocks": Blocks(conv, conv.channels), "depth": round_up(conv.channels, FOURS), "work": work}
-        return own | {"sums": (work.bytes if work else column) // 2}
+        extra = {"blocks": Blocks(conv, conv.channels), "depth": round_up(conv.channels, FOURS), "work": work}
+        return extra | {"sums": (work.bytes if work else column) // 2}
 
 
 def _int_inputs(conv: Conv) -> float:

@@ -172,16 +172,16 @@ class FewBits(FewBitsGemv[T]):
 
     def stored(self, size: Matrix, epilogue: T) -> Stored | None:
         """Return how the weights are stored; None: they do not have the number of bits."""
-        own = None if self.bits else Stored()
+        plain = None if self.bits else Stored()
         if not self.takes_few(size, epilogue):
-            return own
+            return plain
         if self.bits == 4:
             return Stored(4) if quads_fit(epilogue.weights, epilogue.bias_of_model) else None
         for bits in (self.bits,) if self.bits else (1, 2):
             block = dsp.field_block(epilogue.node, epilogue.graph, bits)
             if size.depth <= block * dsp.MOST_BLOCKS and self.filled(size) % dsp.WORD == 0:
                 return Stored(bits, block)
-        return own
+        return plain
 
 
 @dataclass(frozen=True)
@@ -313,8 +313,8 @@ class GemvByteSums(FewBits[ByteSumEpilogue]):
         depth, unroll, stored = round_up(size.depth, 4), self.unroll or LONGEST, self.stored(size, epilogue) or Stored()
         node, graph = epilogue.node, epilogue.graph
         own_code = (31 * unroll - PORTABLE) * price_of_code(node, graph) / nodes_of_operator(node, graph)
-        each = stored.products(depth, unroll) + 50
-        return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs) + own_code
+        group = stored.products(depth, unroll) + 50
+        return size.rows * (self.groups(size, epilogue) * group + (EPILOGUE + RESULT + 8) * size.outputs) + own_code
 
     def products(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> Products:
         """By the unrolling."""
@@ -377,8 +377,8 @@ class Rows(GroupedGemv[Epilogue16]):
         kind, depth = dsp.Kind.of(epilogue, self.packing), self.filled(size)
         if kind.long:
             return float(size.rows * size.outputs * (2 * depth + 60))
-        each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
-        return size.rows * self.groups(size, epilogue) * each
+        group = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
+        return size.rows * self.groups(size, epilogue) * group
 
     def products(self, size: Matrix, epilogue: Epilogue16, target: Target) -> Products:
         """By the packing and the width of the sums."""

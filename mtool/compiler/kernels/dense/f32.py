@@ -35,8 +35,8 @@ class Gemv(GroupedGemv[FloatEpilogue]):
         1 to widen a float16 does not count, for the flash that it saves.
         """
         outputs, widened = GROUP * self.groups(size, epilogue), epilogue.stored == "bytes"
-        each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
-        return size.rows * outputs * (size.depth * (each + (1.8 if widened else 0)) + 2)
+        product = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
+        return size.rows * outputs * (size.depth * (product + (1.8 if widened else 0)) + 2)
 
     def products(self, size: Matrix, epilogue: FloatEpilogue, target: Target) -> Products:
         """By how products are added, and whether a ReLU follows."""

@@ -90,9 +90,9 @@ class GroupedGemv(DenseSchedule[T]):
 
     def values(self, size: Matrix, epilogue: T, target: Target) -> dict[str, Any]:
         """The group, the inputs that are read, the results that are staged."""
-        own = {"filled": self.filled(size), "element": self.element.c, "staged": epilogue.kind.c}
-        own |= {"group": self.group(size, epilogue), "results": self._staged(size, epilogue)}
-        return {**own, "sums": self._sums(size, epilogue), "vector": self.vector(size, epilogue)}
+        variables = {"filled": self.filled(size), "element": self.element.c, "staged": epilogue.kind.c}
+        variables |= {"group": self.group(size, epilogue), "results": self._staged(size, epilogue)}
+        return {**variables, "sums": self._sums(size, epilogue), "vector": self.vector(size, epilogue)}
 
     def vector(self, size: Matrix, epilogue: T) -> Body | None:
         """Return the C of four results, from the sums on the stack; None: they are computed one by one."""
@@ -108,7 +108,7 @@ class FewBitsGemv(GroupedGemv[T]):
     def in_few_bits(self, node: Node, graph: Graph, target: Target) -> Self | None:
         """With weights of four bits or fewer."""
         fewer = (replace(self, bits=bits) for bits in sorted(self.knobs()["bits"].values[1:]))
-        return None if self.bits else next((one for one in fewer if one.supports(node, graph, target)), None)
+        return None if self.bits else next((s for s in fewer if s.supports(node, graph, target)), None)
 
     def grown_bytes(self, node: Node, graph: Graph) -> int:
         """With fewer bits than are fastest, what these save."""

@@ -103,8 +103,8 @@ class Gemv(FewBitsGemv[Int8Epilogue]):
     def instructions(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> float:
         """17 instructions for 16 inputs and eight outputs, 2 an iteration, 20 for eight outputs, 14 or 22 by fields."""
         vectors = self.filled(size) / mve.INT8_LANES
-        each = (17 + 2 / self._unroll(size)) * vectors + 20 + {4: 14, 2: 22}.get(self.bits, 0)
-        return size.rows * (self.groups(size, epilogue) * each + (5 * vectors if self.bits else 0))
+        group = (17 + 2 / self._unroll(size)) * vectors + 20 + {4: 14, 2: 22}.get(self.bits, 0)
+        return size.rows * (self.groups(size, epilogue) * group + (5 * vectors if self.bits else 0))
 
     def products(self, size: Matrix, epilogue: Int8Epilogue, target: Target) -> Products:
         """By the scaling and the unrolling."""
@@ -113,8 +113,8 @@ class Gemv(FewBitsGemv[Int8Epilogue]):
         function = f"mt_mve_dense{of_bits}{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
         rows = partial(pack, depth=self.filled(size), bits=bits)
         packed = packed_by_rows(rows, GROUP, epilogue.weights, epilogue.bias, epilogue.scaling)
-        what = f"fields of {bits} bits of 16 inputs" if bits < 8 else "16 weights"
-        layout = f"8 outputs a row: bytes of biases, vectors of {what} by turns, bytes of {epilogue.scaling.meaning}"
+        content = f"fields of {bits} bits of 16 inputs" if bits < 8 else "16 weights"
+        layout = f"8 outputs a row: bytes of biases, vectors of {content} by turns, bytes of {epilogue.scaling.meaning}"
         declared = epilogue.declared("mt_mve_range", "MT_MVE_RANGE")
         return Products(packed, layout, "mt_mve_gemv_int8.h", function, declared, "&range")
 
@@ -144,8 +144,8 @@ class GemvByteSums(GroupedGemv[ByteSumEpilogue]):
 
     def instructions(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> float:
         """19 instructions for 16 inputs and eight outputs, 20 for eight outputs, and 28 for each result."""
-        each = 19 * -(-size.depth // mve.INT8_LANES) + 20
-        return size.rows * (self.groups(size, epilogue) * each + (EPILOGUE + RESULT + 8) * size.outputs)
+        group = 19 * -(-size.depth // mve.INT8_LANES) + 20
+        return size.rows * (self.groups(size, epilogue) * group + (EPILOGUE + RESULT + 8) * size.outputs)
 
     def products(self, size: Matrix, epilogue: ByteSumEpilogue, target: Target) -> Products:
         """By the number of inputs beside whole vectors."""

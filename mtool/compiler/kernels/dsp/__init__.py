@@ -123,12 +123,12 @@ def shared_scaling(node: Node, graph: Graph, layer_of: Callable[[Node], Layer | 
     key = f"places of {node.op} by {layer.together.count}"
     if key not in graph.memo:
         tiles: dict[int, float] = {}  # by places
-        for one in graph.nodes:
-            other = layer_of(one) if one.op == node.op else None
+        for peer in graph.nodes:
+            other = layer_of(peer) if peer.op == node.op else None
             if other is not None and other.together.count == layer.together.count:
-                known, _ = best_scaling(one, graph, other.together)
-                if isinstance(known, ExactScaling):
-                    tiles[known.places] = tiles.get(known.places, 0) + other.tiles
+                other_scaling, _ = best_scaling(peer, graph, other.together)
+                if isinstance(other_scaling, ExactScaling):
+                    tiles[other_scaling.places] = tiles.get(other_scaling.places, 0) + other.tiles
         graph.memo[key] = max(tiles, key=lambda places: tiles[places], default=None)
     places: int | None = graph.memo[key]
     beside = EXACT_BESIDE if isinstance(scaling, ExactScaling) else FLOATS_BESIDE

@@ -93,8 +93,8 @@ class Tile:
     def cost(self, target: Target, work: Work) -> float:
         """Instructions of all of it."""
         tiles = -(-work.vectors // self.columns) * -(-work.outputs // self.channels)
-        each = work.depth * (self._step(target) + 3 / self.unroll) + EPILOGUE * self.columns * self.channels + 12
-        return tiles * each
+        tile = work.depth * (self._step(target) + 3 / self.unroll) + EPILOGUE * self.columns * self.channels + 12
+        return tiles * tile
 
     def code_bytes(self, target: Target) -> float:
         """Code, about."""

@@ -85,11 +85,11 @@ class Signs(SumSchedule[Work, EpilogueText]):
 
     def values(self, work: Work, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
         """The bits of a counter, the results of signs, a product, the places of an output."""
-        found = self._signs(epilogue)
-        words = [(value & 255) * 0x01010101 for value in found or ()]
+        pair = self._signs(epilogue)
+        words = [(value & 255) * 0x01010101 for value in pair or ()]
         signs = [f"{words[0]:#x}", f"{words[0] ^ words[1]:#x}"] if words else []
-        own = {"count": self._count(work, epilogue), "signs": signs, "unit": self._unit(epilogue)}
-        return own | {"axes": self.axes(work, epilogue)}
+        variables = {"count": self._count(work, epilogue), "signs": signs, "unit": self._unit(epilogue)}
+        return variables | {"axes": self.axes(work, epilogue)}
 
     def axes(self, work: Work, epilogue: EpilogueText) -> dict[int, str]:
         """Return the C of the index of output c + i of row m."""
@@ -97,11 +97,11 @@ class Signs(SumSchedule[Work, EpilogueText]):
 
     def instructions(self, work: Work, epilogue: EpilogueText, target: Target) -> float:
         """Those of turns, of inputs that are left, of results."""
-        turns, left = divmod(work.depth, TURN)
+        turns, rest = divmod(work.depth, TURN)
         count = self._count(work, epilogue)
-        each: float = turns * (135 + 5 * (count - 4)) + left * (6 + 5 * count) + 60 + 4 * count
-        each *= THUMB1 if target.is_thumb1 else 1
+        block: float = turns * (135 + 5 * (count - 4)) + rest * (6 + 5 * count) + 60 + 4 * count
+        block *= THUMB1 if target.is_thumb1 else 1
         result = 3.0 if self._signs(epilogue) else 18 + EPILOGUE + RESULT
         node, graph = epilogue.node, epilogue.graph
         code = CODE * price_of_code(node, graph) / nodes_of_operator(node, graph)
-        return work.vectors * (-(-work.outputs // LANES) * each + work.outputs * result) + code
+        return work.vectors * (-(-work.outputs // LANES) * block + work.outputs * result) + code

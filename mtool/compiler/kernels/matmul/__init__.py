@@ -217,8 +217,8 @@ class GemmInt8(Int8Product):
         tiles = -(-product.rows // 3) * (round_up(product.columns, 2) // 2)
         blocks = -(-product.columns // self._block(product))
         after = 6 * product.rows * product.columns if epilogue.rest is not None else 0
-        each = [2 if step == 1 else 4 for step in (product.a_steps[1], product.b_steps[0])]
-        widening = depth * (product.columns * each[1] + blocks * product.rows * each[0])
+        costs = [2 if step == 1 else 4 for step in (product.a_steps[1], product.b_steps[0])]
+        widening = depth * (product.columns * costs[1] + blocks * product.rows * costs[0])
         return product.batches * (tiles * (dot_cost(product.depth, self._unroll(depth)) + 50) + widening + after)
 
     def values(self, product: Product, epilogue: Int8Epilogue, target: Target) -> dict[str, Any]:

@@ -43,9 +43,9 @@ def vector_scaling(epilogue: Int8Epilogue) -> Int8Epilogue:
     dead = np.array([not channel.any() for channel in epilogue.weights])
     if (offset[~dead] != (zero_point << places) + (1 << (places - 1))).any():
         return epilogue.nearer()
-    known = (offset >> places) - zero_point  # the sum, in steps, that gives this result
+    sums = (offset >> places) - zero_point  # the sum, in steps, that gives this result
     words = np.where(dead, ONE, multiplier).astype(np.int32).view(np.uint32)[:, None]
-    bias = np.where(dead, np.clip(known, -256, 255) << (places + 2), bias).astype(np.int32)
+    bias = np.where(dead, np.clip(sums, -256, 255) << (places + 2), bias).astype(np.int32)
     return replace(epilogue, scaling=MultiplierScaling(words, places), bias=bias)
 
 

@@ -160,8 +160,8 @@ class Nest:
 
     def axes_of(self, part: Expr) -> frozenset[int]:
         """Return the axes of reductions around a part on which it depends."""
-        own = {part.value} if part.op == "axis" and part.value >= self.rank else set()
-        inside = own.union(*(self.axes_of(arg) for arg in part.args))
+        axes = {part.value} if part.op == "axis" and part.value >= self.rank else set()
+        inside = axes.union(*(self.axes_of(arg) for arg in part.args))
         return frozenset(inside - ({number for number, _ in part.value.axes} if part.op == "reduce" else set()))
 
     def offset(self, load: Expr) -> Offset:
@@ -188,7 +188,7 @@ class Nest:
 
         `uniform` is the C of those that do not.
         """
-        numbers = {one.number for one in self.axes} | {number for number in read.factors if number >= self.rank}
+        numbers = {other.number for other in self.axes} | {number for number in read.factors if number >= self.rank}
         parts = [
             axis_name(number) if factor == 1 else f"{axis_name(number)} * {factor}"
             for number, factor in sorted(read.factors.items())
@@ -204,13 +204,13 @@ class Nest:
     def scalar(self, part: Expr, axis: Axis) -> Text:
         """Return the C of a part that is uniform along an axis."""
 
-        def leaf(one: Expr) -> Text:
-            if one.op == "axis":
+        def leaf(inner: Expr) -> Text:
+            if inner.op == "axis":
                 shape = self.graph.types[self.node.outputs[0]].shape
-                return Text("0") if shape[one.value : one.value + 1] == (1,) else Text(axis_name(one.value))
-            if one.op != "load" or one.dtype.is_half:
+                return Text("0") if shape[inner.value : inner.value + 1] == (1,) else Text(axis_name(inner.value))
+            if inner.op != "load" or inner.dtype.is_half:
                 raise NotVectorsError
-            return Text(loaded(f"{self.names[one.value]}[{self.place(self.offset(one), axis)}]", self.dtype(one)))
+            return Text(loaded(f"{self.names[inner.value]}[{self.place(self.offset(inner), axis)}]", self.dtype(inner)))
 
         return render(part, leaf)
 
@@ -228,8 +228,8 @@ class Nest:
         if index.op in ("add", "sub", "mul") and index.value == "index":
             ends = [self.bounds(arg) for arg in index.args]
             how = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}[index.op]
-            made = [how(a, b) for a in ends[0] for b in ends[1]]
-            return min(made), max(made)
+            values = [how(a, b) for a in ends[0] for b in ends[1]]
+            return min(values), max(values)
         if index.op == "cast" and index.args[0].op == "load" and index.args[0].dtype in INTEGERS:
             return index.args[0].dtype.limits
         if index.op == "load" and (data := self.graph.constants.get(self.node.inputs[index.value])) is not None:
@@ -242,7 +242,7 @@ class Nest:
         Raises:
             NotVectorsError: it is not.
         """
-        for load in (one for one in part.parts() if one.op == "load"):
+        for load in (load for load in part.parts() if load.op == "load"):
             for index, size in zip(load.args, self.graph.types[self.node.inputs[load.value]].shape, strict=True):
                 low, high = self.bounds(index)
                 if low < 0 or high >= size:
@@ -404,8 +404,8 @@ class Vectors:
                 return self.call("greater_i32", Call("all_i32", (self.uniform(part),)), NONE)
             return Call(f"all_{kind}", (self.uniform(part),))
         if part.op == "load":
-            made = self._load(part)
-            return self.call("greater_i32", made, NONE) if kind == "b" else made
+            value = self._load(part)
+            return self.call("greater_i32", value, NONE) if kind == "b" else value
         if part.op == "acc" and part.dtype is (DType.INT32 if self.nest.acc else DType.FLOAT32):
             return self.call("load_i32", self.nest.acc, self.count) if self.nest.acc else "acc"
         if part.op == "axis":
@@ -423,10 +423,10 @@ class Vectors:
         place = f"{self.nest.names[part.value]} + {self.nest.place(read, self.axis, self.uniform)}"
         factor = read.factors.get(self.axis.number, 0)
         at = list[Piece]()
-        for index, own in read.others:
+        for index, scale in read.others:
             if not self.nest.is_uniform(index, self.axis):
                 vector = self.vector(index)
-                at.append(vector if own == 1 else self.call("mul_n_i32", vector, str(own)))
+                at.append(vector if scale == 1 else self.call("mul_n_i32", vector, str(scale)))
         if self.half:
             if factor != 1 or at or dtype is not DType.INT8:
                 raise NotVectorsError
@@ -454,10 +454,10 @@ class Vectors:
         if self.half and part.op == "sub" and b.op == "const" and read.op == "load" and read.dtype is DType.INT8:
             return self._load(read, b.value)
         if self.is_uniform(b):
-            made = self.call(f"{part.op}_n_{kind}", self.vector(a), self.uniform(b))
+            value = self.call(f"{part.op}_n_{kind}", self.vector(a), self.uniform(b))
         else:
-            made = self.call(f"{part.op}_{kind}", self.vector(a), self.vector(b))
-        return self.wrapped(part.dtype, made)
+            value = self.call(f"{part.op}_{kind}", self.vector(a), self.vector(b))
+        return self.wrapped(part.dtype, value)
 
     def quotient(self, part: Expr, a: Expr, b: Expr) -> Piece:
         """Return a quotient of floats, or a product with the inverse of a power of two."""
@@ -473,9 +473,9 @@ class Vectors:
         """Return a square root."""
         return self.call("sqrt_f32", self.vector(a))
 
-    def wrapped(self, dtype: DType, made: Piece) -> Piece:
+    def wrapped(self, dtype: DType, value: Piece) -> Piece:
         """Return an int32 as an integer of a type, of which only the low bits are kept."""
-        return self.call(f"as_{dtype.code}", made) if dtype.is_integer and dtype.size < 4 else made
+        return self.call(f"as_{dtype.code}", value) if dtype.is_integer and dtype.size < 4 else value
 
     def extreme(self, part: Expr, a: Expr, b: Expr) -> Piece:
         """Return the larger or the smaller number."""
@@ -493,8 +493,8 @@ class Vectors:
             raise NotVectorsError
         if part.dtype.is_float:
             return self.call("float", self.vector(a))
-        (low, high), own = part.dtype.limits, a.dtype.limits
-        fits = low <= own[0] and own[1] <= high
+        (low, high), source = part.dtype.limits, a.dtype.limits
+        fits = low <= source[0] and source[1] <= high
         return self.vector(a) if fits else self.wrapped(part.dtype, self.vector(a))
 
     def compare(self, part: Expr, a: Expr, b: Expr) -> Piece:
@@ -513,7 +513,7 @@ class Vectors:
         """Return one of two numbers, which are both computed."""
         for value in values:
             self.nest.check_reads(value)
-        return self.call(f"where_{_kind(part.dtype)}", *(self.vector(one) for one in (condition, *values)))
+        return self.call(f"where_{_kind(part.dtype)}", *(self.vector(operand) for operand in (condition, *values)))
 
     def pair(self, part: Expr, a: Expr, b: Expr) -> Piece:
         """Return the sum of two scaled integers."""
@@ -528,8 +528,8 @@ class Vectors:
         how: Shifted = part.value
         if how.even or how.low is None:
             raise NotVectorsError
-        made = self.call("shift", self.vector(total), str(how.shift))
-        return self.call("clamp", made, str(how.low), str(how.high))
+        value = self.call("shift", self.vector(total), str(how.shift))
+        return self.call("clamp", value, str(how.low), str(how.high))
 
     def high_product(self, part: Expr, total: Expr, multiplier: Expr) -> Piece:
         """Return the high word of a product."""
@@ -541,11 +541,11 @@ class Vectors:
         if how.wide:
             raise NotVectorsError
         name, low, high = f"rescale{'_twice' * how.twice}", how.low, how.high
-        made: Piece = self.call(name, *(self.vector(one) for one in (total, multiplier, shift)))
+        value: Piece = self.call(name, *(self.vector(operand) for operand in (total, multiplier, shift)))
         if part.dtype is DType.INT32:
-            return made
-        made = self.call("add_n_i32", made, str(how.zero_point)) if how.zero_point else made
-        return self.call("clamp", made, str(low), str(high))
+            return value
+        value = self.call("add_n_i32", value, str(how.zero_point)) if how.zero_point else value
+        return self.call("clamp", value, str(low), str(high))
 
     def mean(self, part: Expr, total: Expr, count: Expr) -> Piece:
         """Return the mean of a sum of a power of two numbers."""
@@ -559,7 +559,7 @@ class Vectors:
 
     def quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Piece:
         """Return the result of mt_quantize, by constants that take the place of its division."""
-        floats = [literal(one, DType.FLOAT32).c for one in (scale.value, *_factors(part))]
+        floats = [literal(value, DType.FLOAT32).c for value in (scale.value, *_factors(part))]
         numbers = map(str, (zero_point.value, *(part.value or part.dtype.limits)))
         return self.call("quantize", self.vector(x), floats[0], *numbers, *floats[1:])
 
@@ -608,7 +608,7 @@ class Eights:
         Raises:
             NotVectorsError: there are fewer, or they are not whole numbers of at most 16 bits before that.
         """
-        nest, expr, own = self.nest, self.nest.expr, self.sides
+        nest, expr, sides = self.nest, self.nest.expr, self.sides
         if count != EIGHT or expr.dtype is not DType.INT8:
             raise NotVectorsError
         if expr.op == "quantize":
@@ -619,22 +619,22 @@ class Eights:
             raise NotVectorsError
         outer = {axis.number: axis.stride for axis in nest.axes[:-1]}
         pointers = {
-            **own[0].pointers,
+            **sides[0].pointers,
             ("int8_t *", f"output + {nest.place(Offset(outer, 0), nest.axes[-1])}"): "to",
         }
         store = Call("store8_i8", ("to", Call("clamp8", (value, str(low), str(high))), str(count)))
-        uniforms = {part: name for side in own for part, name in side.scopes[0].uniforms.items()}
+        uniforms = {part: name for side in sides for part, name in side.scopes[0].uniforms.items()}
         outside = nest.variables(uniforms, nest.axes[-1])
         outside += [f"{kind}{name} = {place};" for (kind, place), name in pointers.items()]
-        lines = [*own[0].lines(), *own[1].lines(), f"{own[0].text(store)};"]
+        lines = [*sides[0].lines(), *sides[1].lines(), f"{sides[0].text(store)};"]
         lines += [f"MT_MVE_ADVANCE({name});" for name in pointers.values()]
-        return Body(lines, own[0].cost + own[1].cost - LOOP + JOINED, [], outside)
+        return Body(lines, sides[0].cost + sides[1].cost - LOOP + JOINED, [], outside)
 
     def _joined(self, name: str, pieces: Sequence[Piece]) -> Call:
         return Call(name, tuple(side.text(piece) for side, piece in zip(self.sides, pieces, strict=True)))
 
     def _quantized(self, part: Expr, x: Expr, scale: Expr, zero_point: Expr) -> Call:
-        numbers = [literal(one, DType.FLOAT32).c for one in (scale.value, *_factors(part)[2:])]
+        numbers = [literal(value, DType.FLOAT32).c for value in (scale.value, *_factors(part)[2:])]
         if largest(x) / scale.value > 2**15 - 2**8:
             raise NotVectorsError
         joined = self._joined("both", [side.call("nearest", side.vector(x), *numbers) for side in self.sides])
@@ -645,11 +645,11 @@ class Eights:
         pieces: list[Piece] = []
         for side in self.sides:
             terms = [side.vector(arg) for arg in part.args]
-            numbers = [str(one) for one in (how.left, how.right, how.offset)] if isinstance(how, RescalePair) else []
+            numbers = [*map(str, (how.left, how.right, how.offset))] if isinstance(how, RescalePair) else []
             pieces.append(side.call("weighted", *terms, *numbers) if numbers else terms[0])
         if how.shift > 16:
             return Call("shift8", (self._joined("both_high", pieces), str(how.shift - 16)))
-        shifted = [side.call("shift", one, str(how.shift)) for side, one in zip(self.sides, pieces, strict=True)]
+        shifted = [side.call("shift", piece, str(how.shift)) for side, piece in zip(self.sides, pieces, strict=True)]
         return self._joined("both_limited", shifted)
 
 
@@ -731,10 +731,10 @@ def _factors(part: Expr) -> tuple[float, float, float, float]:
     _, scale, zero_point = part.args
     if scale.op != "const" or zero_point.op != "const":
         raise NotVectorsError
-    found = factors_of(float(scale.value), int(zero_point.value), *(part.value or part.dtype.limits))
-    if found is None:
+    factors = factors_of(float(scale.value), int(zero_point.value), *(part.value or part.dtype.limits))
+    if factors is None:
         raise NotVectorsError
-    return found
+    return factors
 
 
 @functools.lru_cache(maxsize=256)
@@ -764,8 +764,8 @@ def factors_of(scale: float, zero_point: int, low: int, high: int) -> tuple[floa
         return None
     factor = one / step
     rest = np.float32(float(Fraction(1) / Fraction(float(step)) - Fraction(float(factor))))
-    for x, wanted in ((above, steps + 1), (below, steps)):
-        if (np.rint(_fused(x, factor, x * rest)) != wanted).any():
+    for x, expected in ((above, steps + 1), (below, steps)):
+        if (np.rint(_fused(x, factor, x * rest)) != expected).any():
             return None
     return float(below[0]), float(above[-1]), float(factor), float(rest)
 
@@ -774,8 +774,8 @@ def _fused(x: Array, factor: np.float32, added: Array) -> Array:
     """Return x * factor + added of float32, rounded once."""
     product, part = x.astype(np.float64) * np.float64(factor), added.astype(np.float64)
     total = product + part
-    own = total - product
-    lost = (product - (total - own)) + (part - own)
+    addend = total - product
+    lost = (product - (total - addend)) + (part - addend)
     is_middle = total.view(np.int64) & (2**29 - 1) == 2**28  # of two float32
     return np.where(
         is_middle, np.nextafter(total, np.where(lost > 0, np.inf, np.where(lost < 0, -np.inf, total))), total
@@ -840,7 +840,7 @@ class Lookups:
             raise NotVectorsError
         read, nest = self.nest.offset(part), self.nest
         name, factor = nest.names[part.value], read.factors.get(self.axis.number, 0)
-        others = [one for one in read.others if not nest.is_uniform(one[0], self.axis)]
+        others = [pair for pair in read.others if not nest.is_uniform(pair[0], self.axis)]
         if not others and factor == 1:
             return f"mt_mve_load_16x8((const uint8_t *)({name} + {nest.place(read, self.axis)}), {self.count})"
         if not others and not factor:
@@ -864,11 +864,11 @@ class Moves:
         if load.op != "load" or nest.dtype(load).size != width.element.size:
             raise NotVectorsError
         self.nest, self.axis, self.width, self.offsets = nest, axis, width, dict[str, Array]()
-        kept = tuple(one for one in read.others if nest.is_uniform(one[0], axis))
+        uniform = tuple(pair for pair in read.others if nest.is_uniform(pair[0], axis))
         at = np.arange(axis.size) * read.factors.get(axis.number, 0)
         for index, factor in read.others:
-            if (index, factor) not in kept:
-                at = at + self._known(index) * factor
+            if (index, factor) not in uniform:
+                at = at + self._values(index) * factor
         lowest, reach = int(at.min()), width.lanes - 1
         apart = {*np.diff(at).tolist()} or {1}
         self.step = apart.pop() if len(apart) == 1 and min(apart) >= 0 else None
@@ -878,16 +878,16 @@ class Moves:
         if not width.reaches(largest) or not width.reaches(axis.stride * reach if axis.stride > 1 else 0):
             raise NotVectorsError
         factors = {**read.factors, axis.number: self.step or 0}
-        self.read = Offset(factors, read.first + lowest, kept)
+        self.read = Offset(factors, read.first + lowest, uniform)
         self.cost = LOOP + 2 + (self.step is None)
 
-    def _known(self, index: Expr) -> Array:
+    def _values(self, index: Expr) -> Array:
         """Return an index's value at each element of the axis, which must depend on nothing else."""
         shape, constants = [1] * len(self.nest.graph.types[self.nest.node.outputs[0]].shape), self.nest.graph.constants
         values, parts = self.nest.node.inputs, [*index.parts()]
-        known = all(part.op != "load" or values[part.value] in constants for part in parts)
-        known &= all(part.op not in ("axis", "reduce") or part.value == self.axis.number for part in parts)
-        if not known or len(self.axis.dims) > 1:
+        is_constant = all(part.op != "load" or values[part.value] in constants for part in parts)
+        is_constant &= all(part.op not in ("axis", "reduce") or part.value == self.axis.number for part in parts)
+        if not is_constant or len(self.axis.dims) > 1:
             raise NotVectorsError
         shape[self.axis.number] = self.axis.size
         operands = [constants.get(value, np.empty(0)) for value in values]
@@ -911,9 +911,9 @@ class Moves:
         elif step == 1:
             value = f"mt_mve_load_{width.code}({pointer}, {count})"
         else:
-            known = f"mt_mve_load_{width.steps}(offsets + {axis_name(axis.number)}, {count})"
-            value = f"mt_mve_gather_{width.code}({pointer}, {steps(step) if step else known}, {count})"
-        to = nest.place(Offset({one.number: one.stride for one in nest.axes}, 0), axis)
+            offsets = f"mt_mve_load_{width.steps}(offsets + {axis_name(axis.number)}, {count})"
+            value = f"mt_mve_gather_{width.code}({pointer}, {steps(step) if step else offsets}, {count})"
+        to = nest.place(Offset({other.number: other.stride for other in nest.axes}, 0), axis)
         to = f"(uint{bits}_t *)(output + {to})"
         if axis.stride == 1:
             line = f"mt_mve_store_{width.code}({to}, {value}, {count});"
@@ -962,7 +962,7 @@ def vector_loop(node: Node, graph: Graph) -> VectorLoop:
         NotVectorsError: its expression can't be computed so.
     """
     nest = Nest.of(node, graph)
-    found: list[VectorLoop] = []
+    candidates: list[VectorLoop] = []
     ways: list[tuple[Axis, int, Callable[[], Vectors | Eights | Lookups | Moves]]] = [
         (axis, width.lanes, functools.partial(Moves, nest, axis, width))
         for axis in nest.axes for width in WIDTHS if nest.expr.op == "load"
@@ -973,17 +973,17 @@ def vector_loop(node: Node, graph: Graph) -> VectorLoop:
         ways += [(last, EIGHT, lambda: Eights(nest))]
     for axis, lanes, make in ways:
         try:
-            found.append(_whole(nest, axis, lanes, make))
+            candidates.append(_whole(nest, axis, lanes, make))
         except NotVectorsError:
             continue
     blocks, shape = blocks_that_pay(node, graph) if nest.expr.op != "load" else [], graph.types[node.outputs[0]].shape
     for dim, size in enumerate(shape if blocks else ()):
         with contextlib.suppress(NotVectorsError):
             if size > 1 and dim not in blocks[0].stretches:
-                found.append(_by_blocks(nest, Axis(dim, size, prod(shape[dim + 1 :]), frozenset([dim])), blocks))
-    if not found:
+                candidates.append(_by_blocks(nest, Axis(dim, size, prod(shape[dim + 1 :]), frozenset([dim])), blocks))
+    if not candidates:
         raise NotVectorsError
-    return min(found, key=lambda one: one.cost)
+    return min(candidates, key=lambda candidate: candidate.cost)
 
 
 def headers_of(node: Node, graph: Graph) -> tuple[str, ...]:
@@ -1016,18 +1016,18 @@ def _by_blocks(nest: Nest, axis: Axis, blocks: Sequence[Block]) -> VectorLoop:
             Axis(dim, size, prod(shape[dim + 1 :]) * steps.get(dim, 1), frozenset([dim]))
             for dim, size in block.axes(shape) if dim != axis.number
         ]  # fmt: skip
-        own, inner, vectors = replace(nest, axes=(*axes, axis)), list[str](), 0.0
+        block_nest, inner, vectors = replace(nest, axes=(*axes, axis)), list[str](), 0.0
         results = [(Offset.of(load_of(0, DType.INT8, index), shape).first, expr) for index, expr in block.results]
         whole, outside = axis.size // LANES * LANES, list[str]()
         for at, last, count in ((0, whole, LANES), (whole, axis.size, axis.size - whole)):
             if at != last:
-                body = Vectors(own).body(count, results)
+                body = Vectors(block_nest).body(count, results)
                 before, outside = [*before, *body.before], body.outside
                 inner += loop(axis_name(axis.number), str(at), str(last), LANES, body.lines)
                 vectors += -(-(last - at) // LANES) * body.cost
-        inner = loops([(one.number, one.size) for one in axes], [*outside, *inner])
+        inner = loops([(other.number, other.size) for other in axes], [*outside, *inner])
         lines += inner if axes else ["{", *indented(inner), "}"]
-        cost += prod(one.size for one in axes) * (vectors + ROW)
+        cost += prod(other.size for other in axes) * (vectors + ROW)
     exprs = [expr for block in blocks for _, expr in block.results]
     reads = frozenset().union(*(operands_read(expr, nest.node, nest.graph) for expr in exprs))
     return VectorLoop((*dict.fromkeys(before), *lines), cost, {}, reads)
@@ -1037,8 +1037,8 @@ def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Eigh
     """Return the loop over all axes, `axis` innermost."""
     whole, inner, cost, k = axis.size // lanes * lanes, list[str](), float(ROW), axis_name(axis.number)
     before, outside, maker = list[str](), list[str](), make()
-    outer = [one for one in nest.axes if one is not axis and one.size != 1]
-    rounds = prod(one.size for one in outer)
+    outer = [other for other in nest.axes if other is not axis and other.size != 1]
+    rounds = prod(other.size for other in outer)
     for first, last, count in ((0, whole, lanes), (whole, axis.size, axis.size - whole)):
         if first == last:
             continue
@@ -1047,7 +1047,7 @@ def _whole(nest: Nest, axis: Axis, lanes: int, make: Callable[[], Vectors | Eigh
         before, outside = body.before, body.outside
         inner += loop(k, str(first), str(last), lanes, body.lines)
         cost += (last - first) / lanes * body.cost if count == lanes else body.cost + TAIL
-    lines = loops([(one.number, one.size) for one in outer], [*outside, *inner])
+    lines = loops([(other.number, other.size) for other in outer], [*outside, *inner])
     cost *= rounds
     if not isinstance(maker, Moves) or not maker.offsets:
         return VectorLoop((*before, *lines), cost, {})

@@ -38,10 +38,10 @@ class Pool2d(WithEpilogue):
     count_pads: bool
     limits: Pair
 
-    def counts_all(self, made: Sequence[int]) -> bool:
-        """Whether each of `made` windows counts the same number of elements, padding included."""
+    def counts_all(self, sizes: Sequence[int]) -> bool:
+        """Whether each window of an output of these `sizes` counts the same number of elements, padding included."""
         return self.count_pads and all(
-            (made[n] - 1) * self.strides[n] + (self.kernel[n] - 1) * self.dilations[n] - self.pads[n] < self.limits[n]
+            (sizes[n] - 1) * self.strides[n] + (self.kernel[n] - 1) * self.dilations[n] - self.pads[n] < self.limits[n]
             for n in (0, 1)
         )
 
@@ -108,17 +108,17 @@ class WindowSchedule(Schedule):
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """One image of its type, no window entirely outside; a float average of as many everywhere."""
-        x, made, attrs = graph.types[node.inputs[0]], graph.types[node.outputs[0]].shape[1:3], Pool2d.of(node)
+        x, out_size, attrs = graph.types[node.inputs[0]], graph.types[node.outputs[0]].shape[1:3], Pool2d.of(node)
         if not target.has(self.core) or x.dtype is not self.dtype or x.shape[0] != 1:
             return False
         whole = not any(attrs.pads[:2])
-        for i, size in enumerate(made):
+        for i, size in enumerate(out_size):
             begin, reach = (size - 1) * attrs.strides[i], (attrs.kernel[i] - 1) * attrs.dilations[i]
             outside = attrs.pads[i] > reach or begin - attrs.pads[i] >= x.shape[1 + i]
             if outside or (attrs.dilations[i] != 1 and attrs.dilations[i] > x.shape[1 + i]):
                 return False
             whole = whole and begin + reach < x.shape[1 + i]
-        even = attrs.kind == "max" or not self.dtype.is_float or whole or attrs.counts_all(made)
+        even = attrs.kind == "max" or not self.dtype.is_float or whole or attrs.counts_all(out_size)
         return attrs.kernel[1] <= MOST_COLUMNS and even
 
     def _stores_directly(self, node: Node) -> bool:
@@ -127,15 +127,15 @@ class WindowSchedule(Schedule):
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A pixel's maxima or sums, if an epilogue follows."""
-        each = self.dtype.size if Pool2d.of(node).kind == "max" else 4
-        return 0 if self._stores_directly(node) else each * graph.types[node.inputs[0]].shape[3]
+        size = self.dtype.size if Pool2d.of(node).kind == "max" else 4
+        return 0 if self._stores_directly(node) else size * graph.types[node.inputs[0]].shape[3]
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """6 instructions a tap (4 of floats) and 12 more for a vector of channels, 32 (6) an output of an epilogue."""
         attrs, out = Pool2d.of(node), graph.types[node.outputs[0]]
         vectors = -(-out.shape[3] // (self.lanes if attrs.kind == "max" else min(self.lanes, 4)))
-        tap, each = (4, 6) if self.dtype.is_float else (6, 32)
-        after = 0 if self._stores_directly(node) else each * out.count
+        tap, output = (4, 6) if self.dtype.is_float else (6, 32)
+        after = 0 if self._stores_directly(node) else output * out.count
         return float(out.shape[1] * out.shape[2] * (vectors * (tap * math.prod(attrs.kernel) + 12) + 20) + after)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:

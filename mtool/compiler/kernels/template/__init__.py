@@ -49,15 +49,15 @@ def _agree(node: Node, graph: Graph) -> None:
     attrs, where = TemplateKernel.of(node), f"the template of {node.name}"
     count = len(node.inputs) + len(node.outputs)
     assert len(attrs.names) == count, f"{where} has {len(attrs.names)} names of inputs and outputs; expected {count}"
-    known = [*attrs.names, *(["scratch"] if attrs.scratch else [])]
-    assert all(map(str.isidentifier, known)) and len({*known}) == len(known), f"{where} has the names {known}"
+    names = [*attrs.names, *(["scratch"] if attrs.scratch else [])]
+    assert all(map(str.isidentifier, names)) and len({*names}) == len(names), f"{where} has the names {names}"
     assert isinstance(attrs.values, Mapping), f"{where} has no mapping of its variables"
     assert "types" not in attrs.values, f"{where} has a variable `types` of its own"
     assert all(type(size) is int and size >= 0 for size in (attrs.scratch, attrs.macs)), f"{where}: scratch and MACs"
     assert bool(attrs.scratch) <= bool(attrs.scratch_type), f"{where} has scratch without a type"
     places = (len(node.inputs), len(node.outputs))
     for pair in attrs.overwrites:
-        assert all(0 <= one < most for one, most in zip(pair, places, strict=True)), f"{where} overwrites {pair}"
+        assert all(0 <= place < most for place, most in zip(pair, places, strict=True)), f"{where} overwrites {pair}"
 
 
 SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=False, agree=_agree)
@@ -85,8 +85,8 @@ class Template(Schedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Estimate instructions; 0: unknown. There is no other schedule."""
-        known = TemplateKernel.of(node).instructions
-        return next((count for core, count in known if not core or target.has(core)), 0.0)
+        counts = TemplateKernel.of(node).instructions
+        return next((count for core, count in counts if not core or target.has(core)), 0.0)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Render the template; `types` has the type of each input and output."""
@@ -106,8 +106,8 @@ class Template(Schedule):
             *(Argument(name, types[name].dtype.c, ("output", number)) for number, name in enumerate(outputs)),
             *([Argument("scratch", attrs.scratch_type, "scratch")] if attrs.scratch else []),
         )
-        own = (name for name in attrs.headers if target.has_mve or not name.startswith("mt_mve_"))
-        headers = (*own, *(["mt_float.h"] if is_path else []))  # a user's C may call any function of math.h
+        included = (name for name in attrs.headers if target.has_mve or not name.startswith("mt_mve_"))
+        headers = (*included, *(["mt_float.h"] if is_path else []))  # a user's C may call any function of math.h
         return Kernel(arguments, body, operand_constants(node, graph, inputs), attrs.math, headers)
 
 

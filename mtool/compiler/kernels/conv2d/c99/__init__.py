@@ -28,8 +28,8 @@ class Im2col(PatchSchedule):
         outputs = conv.batch * conv.pixels * conv.out_channels
         patches = conv.batch * conv.pixels * conv.group
         rows = 0 if conv.is_pointwise else conv.kernel[0]
-        each = plain_product(target, widened=is_widened(epilogue.node, epilogue.graph))
-        return outputs * (each * conv.depth + 24) + patches * (3.0 * conv.depth + 3.5 * rows)
+        product = plain_product(target, widened=is_widened(epilogue.node, epilogue.graph))
+        return outputs * (product * conv.depth + 24) + patches * (3.0 * conv.depth + 3.5 * rows)
 
 
 class Depthwise(PortableSchedule):

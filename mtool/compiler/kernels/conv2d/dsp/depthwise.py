@@ -52,10 +52,10 @@ class PhasedTraversal(Traversal):
     @property
     def phase(self) -> int:
         """Elements of one phase of a row, an even number: what whole groups of four outputs read."""
-        wanted = -(-self.out_size[1] // self.dilation[1])
+        outputs = -(-self.out_size[1] // self.dilation[1])
         ahead = 2 * self.steps + {1: 2, 2: 6}.get(self.stride[1], 3 * self.stride[1])
         columns = -(-(self.copied[1] + self.pad[1]) // self.dilation[1])
-        return round_up(max((round_up(wanted, 4) - 4) * self.stride[1] + ahead, columns), 2)
+        return round_up(max((round_up(outputs, 4) - 4) * self.stride[1] + ahead, columns), 2)
 
     @property
     def pitch(self) -> int:
@@ -64,8 +64,8 @@ class PhasedTraversal(Traversal):
 
     def cost(self, multiplier: int) -> float:
         """Instructions a channel: 6 a step for four outputs (10 with a large stride), 46 for four results."""
-        each = 6 if self.stride[1] <= 2 else 10
-        four = self.kernel[0] * (each * self.steps + 6) + 46
+        step = 6 if self.stride[1] <= 2 else 10
+        four = self.kernel[0] * (step * self.steps + 6) + 46
         row = math.ceil(self.out_size[1] / self.dilation[1] / 4) * self.dilation[1] * four + 16
         copying = self.copied[0] * (self.copied[1] * (2.3 if self.dilation[1] == 1 else 9) + 6)
         return multiplier * (self.out_size[0] * row + 3 * self.taps) + copying
@@ -102,8 +102,8 @@ class Taps(ConvSchedule[T]):
         """See PhasedTraversal, and what follows."""
         after: float = self.after if epilogue.rest is not None else 0
         after += in_software(lambda: self._scaling(epilogue)[0], target)
-        each = conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels)
-        return each + after * conv.pixels * conv.out_channels
+        cost = conv.channels * self._traversal(conv).cost(conv.out_channels // conv.channels)
+        return cost + after * conv.pixels * conv.out_channels
 
     def _scaling(self, epilogue: T) -> tuple[Scaling | None, Array]:
         """Return the scaling of the sums, if any, and the biases."""
@@ -307,18 +307,18 @@ class Depthwise3x3(ConvSchedule[Int8Epilogue]):
         """The traversal, and how sums are scaled; nodes that are alike have one function if they do it alike."""
         node, graph = epilogue.node, epilogue.graph
         if "alike depthwise" not in graph.memo:
-            known: dict[tuple[object, ...], list[Node]] = {}
-            graph.memo["alike depthwise"] = known
-            for one in graph.nodes:
-                if one.op == node.op and Conv.of(one, graph).is_depthwise:
-                    known.setdefault(_key(one, graph), []).append(one)
+            groups: dict[tuple[object, ...], list[Node]] = {}
+            graph.memo["alike depthwise"] = groups
+            for other in graph.nodes:
+                if other.op == node.op and Conv.of(other, graph).is_depthwise:
+                    groups.setdefault(_key(other, graph), []).append(other)
         alike, sized = graph.memo["alike depthwise"], self._is_sized(conv, epilogue, target)
         scaling, _ = self._scaling(conv, epilogue, target)
         exact = scaling if isinstance(scaling, ExactScaling) else None
         nodes = itertools.chain(*alike.values()) if sized else alike[_key(node, graph)]
-        own = {"traversal": self._traversal(conv), "pitch": self._pitch(conv, epilogue), "sized": sized}
-        own |= {"by_function": graph.for_size, "kind": scaling.kind, "exact": exact}
-        return own | {"floats": any_has_floats(nodes, graph, or_all=sized)}
+        variables = {"traversal": self._traversal(conv), "pitch": self._pitch(conv, epilogue), "sized": sized}
+        variables |= {"by_function": graph.for_size, "kind": scaling.kind, "exact": exact}
+        return variables | {"floats": any_has_floats(nodes, graph, or_all=sized)}
 
 
 def _key(node: Node, graph: Graph) -> tuple[object, ...]:

@@ -213,8 +213,8 @@ class Int8Tiles(TileSchedule[Int8Epilogue]):
         """
         summed, layout = round_up(len(self.order(conv)), 4) if conv.offset else 0, ColumnLayout.of(conv)
         gathers = conv.channels % 4 != 0 if self.pointwise else self.gathered(conv) > 0
-        own = {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "gathers": gathers}
-        return super().values(conv, epilogue, target) | own | {"layout": layout, "borders": layout.borders(conv)}
+        variables = {"summed": summed, "suffix": SUFFIXES[self.shape(conv).name], "gathers": gathers}
+        return super().values(conv, epilogue, target) | variables | {"layout": layout, "borders": layout.borders(conv)}
 
 
 class Im2colInt8(Int8Tiles):
@@ -301,9 +301,9 @@ class FieldTiles(Int8Tiles):
         stream = packed_by_rows(rows, 4, epilogue.weights, bias, scaling, groups=conv.group)
         layout = f"four output channels a row: biases, words of fields of {bits} bits, {scaling.meaning} of each"
         name = f"{loop.turn}_{bits}bit_{block}"
-        made = Products(stream, layout, HEADERS[FIELDS])
+        products = Products(stream, layout, HEADERS[FIELDS])
         return dsp.with_function(
-            made, "MT_DSP_COLUMNS_3X4", "mt_dsp_columns_3x4", scaling, epilogue, name, loop.turn, bits, block
+            products, "MT_DSP_COLUMNS_3X4", "mt_dsp_columns_3x4", scaling, epilogue, name, loop.turn, bits, block
         )
 
 

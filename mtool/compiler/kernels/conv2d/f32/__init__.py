@@ -52,13 +52,13 @@ class Im2col(FloatTiles):
         1.8 to widen a byte, once for a tile's pixels; 1 to widen a float16 does not count, for the flash that it saves.
         """
         tile = self.shape(conv)
-        each = 2.2 if (self.product or f32.best_product(target)) == "muladd" else 1.2
-        return self.cost_of(conv, tile, each + (1.8 / tile.pixels if epilogue.stored == "bytes" else 0))
+        product = 2.2 if (self.product or f32.best_product(target)) == "muladd" else 1.2
+        return self.cost_of(conv, tile, product + (1.8 / tile.pixels if epilogue.stored == "bytes" else 0))
 
-    def cost_of(self, conv: Conv, tile: Tile, each: float = 1.2) -> float:
+    def cost_of(self, conv: Conv, tile: Tile, product: float = 1.2) -> float:
         """The comparison of tiles does not depend on how products are summed."""
         channels = tile.channel_steps(conv) * tile.channels
-        return tile.columns(conv) * tile.pixels * (channels * (each * conv.depth + 3) + 3 * conv.depth)
+        return tile.columns(conv) * tile.pixels * (channels * (product * conv.depth + 3) + 3 * conv.depth)
 
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """The channels of a tile together, by how products are added."""
@@ -83,10 +83,10 @@ REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a su
 
 def cost(traversal: BlockTraversal) -> float:
     """Return the instructions a channel: two a product, the loads, four an output; three a copied element."""
-    each = (
+    block = (
         traversal.block * (2 * math.prod(traversal.kernel) + 4) + traversal.kernel[0] * len(traversal.block_inputs) + 6
     )
-    return traversal.out_size[0] * (traversal.blocks * each + 8) + 3 * math.prod(traversal.copied)
+    return traversal.out_size[0] * (traversal.blocks * block + 8) + 3 * math.prod(traversal.copied)
 
 
 @dataclass(frozen=True)

@@ -117,19 +117,19 @@ class Tables(Im2col):
 
     def values(self, conv: Conv, epilogue: EpilogueText, target: Target) -> dict[str, Any]:
         """The words of the tables, the bits of a weight."""
-        own = {"table": TABLE * self._groups(conv, epilogue), "bits": self.bits(conv, epilogue)}
-        return super().values(conv, epilogue, target) | own
+        variables = {"table": TABLE * self._groups(conv, epilogue), "bits": self.bits(conv, epilogue)}
+        return super().values(conv, epilogue, target) | variables
 
     def instructions(self, conv: Conv, epilogue: EpilogueText, target: Target) -> float:
         """3 to 5 a lookup, one for a table's address, 60 to fill a table; the results as other tiles."""
         work, groups = self.work(conv, epilogue), self._groups(conv, epilogue)
         tile = self.best(target, work)
         lookup = LOOKUP_OF_THUMB1 if target.is_thumb1 else LOOKUP[target.product_instructions - 1]
-        each = groups * (lookup * tile.channels + 1) + tile.channels * 2 * (integer.EPILOGUE + 3) + 12
+        per_tile = groups * (lookup * tile.channels + 1) + tile.channels * 2 * (integer.EPILOGUE + 3) + 12
         pairs, rows = -(-conv.pixels // 2), 0 if conv.is_pointwise else conv.kernel[0]
         gathered = conv.pixels * (1.5 * conv.depth + 8 * rows + integer.RESULT * work.outputs)
         tiles = -(-work.outputs // tile.channels)
-        return conv.batch * conv.group * (pairs * (tiles * each + 60 * groups) + gathered)
+        return conv.batch * conv.group * (pairs * (tiles * per_tile + 60 * groups) + gathered)
 
 
 PIXELS = 4
@@ -187,9 +187,9 @@ class Pairs(PatchSchedule):
         """The products', 2 an element that becomes part of a word, and what gathers patches."""
         patches = 0.0 if conv.is_pointwise and conv.group == 1 else 1.5 * conv.depth + 8 * conv.kernel[0]
         outputs = conv.out_channels // conv.group
-        made = conv.pixels * (2 * conv.depth + patches + (integer.RESULT - 6) * outputs)
+        overhead = conv.pixels * (2 * conv.depth + patches + (integer.RESULT - 6) * outputs)
         pair = PAIR_OF_THUMB1 if target.is_thumb1 else PAIR[target.product_instructions - 1]
-        return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + made)
+        return conv.batch * conv.group * (_products(conv, self._turn(conv, epilogue), pair) + overhead)
 
     def products(self, conv: Conv, epilogue: EpilogueText, target: Target) -> Products:
         """The weights, padded to whole turns."""
@@ -214,8 +214,8 @@ def _is_exact(rows: Array) -> bool:
 def _products(conv: Conv, turn: int, pair: int) -> float:
     """Return the instructions of a group's products: two elements at a time, `turn` of these per loop turn."""
     turns = -(-conv.depth // (2 * turn))
-    each = turns * (pair * turn + END) + CHANNEL
-    return math.ceil(conv.pixels / PIXELS) * (conv.out_channels // conv.group) * each
+    channel = turns * (pair * turn + END) + CHANNEL
+    return math.ceil(conv.pixels / PIXELS) * (conv.out_channels // conv.group) * channel
 
 
 TAPS = {"held": 5, "loaded": 6, "written": 8}  # the most outputs of a block: more need longer code and save few loads
@@ -333,8 +333,8 @@ class _Loop:
         """Instructions a channel: blocks, 2.5 a copied element; on Armv6-M 6 a tap, for inputs without a sign."""
         traversal = self.traversal
         taps = 6 * math.prod(traversal.kernel) if self.target.is_thumb1 else 0
-        each = traversal.kernel[0] * self._row + integer.EPILOGUE * traversal.block + 12
-        rows = traversal.out_size[0] * (traversal.blocks * each + 8)
+        block = traversal.kernel[0] * self._row + integer.EPILOGUE * traversal.block + 12
+        rows = traversal.out_size[0] * (traversal.blocks * block + 8)
         return taps + rows + 2.5 * math.prod(traversal.copied) + 3 * traversal.copied[0]
 
 
@@ -342,7 +342,7 @@ def _is_local(epilogue: EpilogueText) -> bool:
     """Whether the epilogue reads nothing but its own elements, tables, and what belongs to the channel."""
     node, types = epilogue.node, epilogue.graph.types
     shape = types[node.outputs[0]].shape
-    own = {
+    axes = {
         axis
         for load in epilogue.expr.walk()
         if load.op == "load" and not is_identity(load, shape, types[node.inputs[load.value]].shape)
@@ -350,7 +350,7 @@ def _is_local(epilogue: EpilogueText) -> bool:
         for axis in index.walk()
         if axis.op == "axis"
     }
-    return all(axis.value == 3 for axis in own)
+    return all(axis.value == 3 for axis in axes)
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class Segment:
 def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
     """Cut a row of the kernel into as few segments as the registers allow, besides the sums and an input."""
     most = REGISTERS - 1 - outputs
-    made = []
+    result = []
     for first in range(0, conv.kernel[1], most):
         taps = min(most, conv.kernel[1] - first)
         passing: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -141,8 +141,8 @@ def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
             for tap in range(taps):
                 column = output * conv.stride[1] + (first + tap) * conv.dilation[1]
                 passing[column].append((output, tap))
-        made.append(Segment(first, taps, {column: tuple(passing[column]) for column in sorted(passing)}))
-    return tuple(made)
+        result.append(Segment(first, taps, {column: tuple(passing[column]) for column in sorted(passing)}))
+    return tuple(result)
 
 
 def block_cost(conv: Conv, outputs: int) -> int:
@@ -192,7 +192,7 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
             return (outputs - 1) * conv.stride[1] + (conv.kernel[1] - 1) * conv.dilation[1] <= REACH
 
         tried = (self.outputs,) if self.outputs else OUTPUTS
-        return min((n for one in tried if reaches(n := min(one, wide))), key=cost, default=0)
+        return min((n for count in tried if reaches(n := min(count, wide))), key=cost, default=0)
 
     def fits(self, conv: Conv, epilogue: FloatEpilogue) -> bool:
         """Depthwise, one image, one output per channel, float32, not too many taps, no operands in the epilogue."""
@@ -222,9 +222,9 @@ class DepthwiseF32(ConvSchedule[FloatEpilogue]):
     def values(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> dict[str, Any]:
         """The segments of some outputs side by side."""
         outputs = self._outputs(conv)
-        held = [one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)]
-        own = {"outputs": outputs, "most_taps": max(held), "reach": REACH}
-        return own | {"segments": lambda outputs: segments(conv, outputs)}
+        held = [segment.taps for n in (outputs, conv.out_size[1] % outputs) if n for segment in segments(conv, n)]
+        variables = {"outputs": outputs, "most_taps": max(held), "reach": REACH}
+        return variables | {"segments": lambda outputs: segments(conv, outputs)}
 
 
 SCHEDULES = (DepthwiseInt8(), DepthwiseInt16(), DepthwiseF32())

@@ -95,7 +95,7 @@ class Lines:
         at_once = AT_ONCE // channels if axis == 1 and AT_ONCE % channels == copied * channels % AT_ONCE == 0 else 1
         pitch = (needed + at_once - 1) * position
         eight = [divmod(i, channels) if at_once > 1 else (0, i if i < channels else 0) for i in range(AT_ONCE)]
-        copies = tuple(at * position + one // inputs * pitch + one % inputs for at, one in eight)
+        copies = tuple(at * position + channel // inputs * pitch + channel % inputs for at, channel in eight)
         along, across = bytes_of(conv.size, channels)
         out_along, out_across = bytes_of(conv.out_size, conv.out_channels)
         other = {"along": out_along, "across": out_across, "channels": 1}[way]
@@ -104,7 +104,7 @@ class Lines:
             return None
 
         # Steps; the last ones begin earlier, to end with the image, if it is that large.
-        steps, windows = (math.ceil(n / each) for n, each in zip(out, many, strict=True))
+        steps, windows = (math.ceil(n / count) for n, count in zip(out, many, strict=True))
         over_along = steps * many[0] - out[0] if steps > 1 else 0
         over_across = windows * many[1] - out[1] if windows > 1 else 0
         ends = {"along": (2, 1), "across": (1, 0), "channels": (1, 0)}[way]
@@ -135,9 +135,9 @@ class Lines:
             "weights": round_up(before, 8), "numbers": round_up(before, 8) + conv.out_channels * INT8_LANES * vectors,
         }  # fmt: skip
 
-        def cost(each: int, once: int) -> int:
-            """Instructions: `each` of a step, `once` for a set; 80 a call, 4 a position for a line."""
-            of_window = groups * sets * ((each + 3 * (not all(stored))) * steps + once + 5 * (over_along > 0))
+        def cost(per_step: int, once: int) -> int:
+            """Instructions: `per_step` of a step, `once` for a set; 80 a call, 4 a position for a line."""
+            of_window = groups * sets * ((per_step + 3 * (not all(stored))) * steps + once + 5 * (over_along > 0))
             of_window += 80 * (1 if alone else groups) + 60
             of_line = 26 + (4 * copied + 3 * (needed - copied)) // at_once
             return math.ceil(channels / AT_ONCE) * (windows * of_window + total * of_line)
@@ -156,7 +156,7 @@ class Lines:
     def best(cls, conv: Conv, near: bool) -> Self | None:
         """Return the lines that cost least."""
         ways = (cls.of(conv, axis, way) for axis in (1, 0) for way in ("along", "across", "channels"))
-        return min((one for one in ways if one), key=lambda lines: lines.cost[not near], default=None)
+        return min((lines for lines in ways if lines), key=lambda lines: lines.cost[not near], default=None)
 
     def spread(self, weights: Array) -> Array:
         """Return weights [N, rows, columns, inputs] as they lie in a window, int8 [N, 16 * vectors]."""

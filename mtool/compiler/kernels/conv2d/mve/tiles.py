@@ -187,9 +187,9 @@ class Int16Tiles(VectorTiles[Epilogue16]):
     def instructions(self, conv: Conv, epilogue: Epilogue16, target: Target) -> float:
         """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""
         gathering, tile = conv.depth * (1.5 if self.gathered(conv) else 0.4), self.shape(conv)
-        each = tile.channel_steps(conv) * (self.depth(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
+        per_tile = tile.channel_steps(conv) * (self.depth(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
         after = 6 * conv.pixels * conv.out_channels if self.staged(conv, epilogue) else 0
-        return conv.group * tile.columns(conv) * (each + 4 * gathering + 20) + after
+        return conv.group * tile.columns(conv) * (per_tile + 4 * gathering + 20) + after
 
     def products(self, conv: Conv, epilogue: Epilogue16, target: Target) -> Products:
         """Two channels together."""
@@ -262,8 +262,8 @@ class SmallPatches(ConvSchedule[Int8Epilogue]):
 
     def _products(self, conv: Conv, after: int) -> float:
         """Return the instructions of all products: 32 to 72 for two pixels and four channels; `after` them."""
-        each = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
-        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * each + after)
+        block = EACH[round_up(conv.depth, INT8_LANES) // INT8_LANES - 1]
+        return round_up(conv.pixels, 2) / 2 * (conv.out_channels / TOGETHER * block + after)
 
     def products(self, conv: Conv, epilogue: Int8Epilogue, target: Target) -> Products:
         """Four channels together."""
@@ -388,8 +388,8 @@ class Im2colF32(FloatTiles):
         four, results = TILE_COSTS[tile.pixels]
         run = math.ceil(conv.kernel[1] * conv.channels / 4)
         gathering = conv.kernel[0] * (3 * run + 8) + (5 if conv.is_pointwise else 40)
-        each = tile.channel_steps(conv) * (four * self.depth(conv) // 4 + results) + tile.pixels * gathering + 25
-        return float(tile.columns(conv) * each)
+        per_tile = tile.channel_steps(conv) * (four * self.depth(conv) // 4 + results) + tile.pixels * gathering + 25
+        return float(tile.columns(conv) * per_tile)
 
     def products(self, conv: Conv, epilogue: FloatEpilogue, target: Target) -> Products:
         """The channels of a tile together; its last argument is the least that a result may be."""

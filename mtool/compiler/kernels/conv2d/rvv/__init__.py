@@ -175,8 +175,8 @@ def _cost(conv: Conv, tile: Tile, kind: str) -> float:
     """Instructions of a row: of a tap 8, and 4 a pixel."""
     together = _together(conv)
     strips, pixels = math.ceil(conv.channels * together / tile.lanes), math.ceil(conv.out_size[1] / together)
-    each = conv.depth * (8 + 4 * tile.vectors) + 50 + instructions(kind) * tile.vectors
-    row = math.ceil(pixels / tile.vectors) * (strips * each + 20 + 10 * tile.vectors)
+    strip = conv.depth * (8 + 4 * tile.vectors) + 50 + instructions(kind) * tile.vectors
+    row = math.ceil(pixels / tile.vectors) * (strips * strip + 20 + 10 * tile.vectors)
     return conv.out_size[0] * (row + 40 + 8 * conv.depth)
 
 

@@ -24,9 +24,9 @@ class Gemv(DenseSchedule[EpilogueText]):
 
     def instructions(self, size: Matrix, epilogue: EpilogueText, target: Target) -> float:
         """Those of the products, 24 instructions an output; outputs that are left of four share no input: 1.8 more."""
-        each = plain_product(target, widened=is_widened(epilogue.node, epilogue.graph))
+        product = plain_product(target, widened=is_widened(epilogue.node, epilogue.graph))
         alone = size.outputs % self._together(size, epilogue) if self._together(size, epilogue) > 1 else size.outputs
-        return size.rows * (size.outputs * (each * size.depth + 24) + alone * ALONE * size.depth)
+        return size.rows * (size.outputs * (product * size.depth + 24) + alone * ALONE * size.depth)
 
     def _together(self, size: Matrix, epilogue: EpilogueText) -> int:
         """Return how many outputs are computed at a time."""

@@ -91,9 +91,9 @@ class Stored:
         fields = ((weights.astype(np.int32) - self.least) // self.step).astype(np.uint32)
         tiles = tiled(fields, channels).reshape(-1, depth, 2, self.pairs)
         both = (tiles[:, :, 0] | tiles[:, :, 1] << np.uint32(16)).reshape(len(tiles), -1)
-        left = depth % self.inputs * self.pairs
-        first = np.pad(both[:, :left], ((0, 0), (0, (-left) % (16 // self.bits))))
-        words = np.concatenate([first, both[:, left:]], axis=1).reshape(len(tiles), -1, 16 // self.bits)
+        partial = depth % self.inputs * self.pairs
+        first = np.pad(both[:, :partial], ((0, 0), (0, (-partial) % (16 // self.bits))))
+        words = np.concatenate([first, both[:, partial:]], axis=1).reshape(len(tiles), -1, 16 // self.bits)
         return np.asarray((words << np.arange(0, 16, self.bits, dtype=np.uint32)).sum(axis=2, dtype=np.uint32))
 
 
@@ -164,10 +164,10 @@ class Fields(DenseSchedule[EpilogueText]):
         assert stored is not None
         pair = PAIR_OF_THUMB1 if target.is_thumb1 else PAIR[target.product_instructions - 1]
         turn = self._unroll(size, stored, for_size=epilogue.graph.for_size) * stored.inputs
-        each = size.depth * (stored.pairs * pair + 1 + 1 / stored.inputs + 4 / turn)
-        each += stored.pairs * (FLUSH * -(-size.depth // stored.terms) + 2 * (8 + RESULT)) + 12
+        tile = size.depth * (stored.pairs * pair + 1 + 1 / stored.inputs + 4 / turn)
+        tile += stored.pairs * (FLUSH * -(-size.depth // stored.terms) + 2 * (8 + RESULT)) + 12
         tiles, code = -(-size.outputs // (2 * stored.pairs)), 4 * (turn * (stored.pairs * pair + 1) + stored.pairs * 30)
-        return size.rows * (tiles * each + 4 * size.depth) + code * price_of_code(epilogue.node, epilogue.graph)
+        return size.rows * (tiles * tile + 4 * size.depth) + code * price_of_code(epilogue.node, epilogue.graph)
 
 
 class RowSigns(Signs):
