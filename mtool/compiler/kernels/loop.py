@@ -195,8 +195,8 @@ def _uniform_loads(expr: Expr, node: Node, graph: Graph) -> list[Expr]:
     loads, waiting = dict[Expr, None](), [expr]
     while waiting:
         part = waiting.pop()
-        is_known = all(inner.op not in ("acc", "reduce") for inner in part.parts())
-        axes = {inner.value for inner in part.parts() if inner.op == "axis"}
+        is_known = all(p.op not in ("acc", "reduce") for p in part.parts())
+        axes = {p.value for p in part.parts() if p.op == "axis"}
         if part.op == "load" and is_known and all(number < inner for number in axes):
             loads[part] = None
         elif part.op == "load":  # without indices that are not written

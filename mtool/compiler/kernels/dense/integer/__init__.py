@@ -91,9 +91,9 @@ class Stored:
         fields = ((weights.astype(np.int32) - self.least) // self.step).astype(np.uint32)
         tiles = tiled(fields, channels).reshape(-1, depth, 2, self.pairs)
         both = (tiles[:, :, 0] | tiles[:, :, 1] << np.uint32(16)).reshape(len(tiles), -1)
-        partial = depth % self.inputs * self.pairs
-        first = np.pad(both[:, :partial], ((0, 0), (0, (-partial) % (16 // self.bits))))
-        words = np.concatenate([first, both[:, partial:]], axis=1).reshape(len(tiles), -1, 16 // self.bits)
+        rest = depth % self.inputs * self.pairs
+        first = np.pad(both[:, :rest], ((0, 0), (0, (-rest) % (16 // self.bits))))
+        words = np.concatenate([first, both[:, rest:]], axis=1).reshape(len(tiles), -1, 16 // self.bits)
         return np.asarray((words << np.arange(0, 16, self.bits, dtype=np.uint32)).sum(axis=2, dtype=np.uint32))
 
 
