@@ -45,10 +45,10 @@ class Chosen:
 
     def tell_unknown(self, operations: Sequence[Operation]) -> None:
         """Warn about names in skip= and only= that match no operation."""
-        there = {name for operation in operations for name in _names_of(operation)}
+        existing = {name for operation in operations for name in _names_of(operation)}
         for option, names in (("skip", self.skip), ("only", self.only)):
-            for name in sorted(names - there):
-                hint = spelling.did_you_mean(name, sorted(there))
+            for name in sorted(names - existing):
+                hint = spelling.did_you_mean(name, sorted(existing))
                 log.warning(
                     "%s: %s=%s matches no operator of the model; %s", self.backend.name, option, name, hint or _SEE
                 )

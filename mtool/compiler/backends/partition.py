@@ -87,7 +87,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
     return checked(product, backend.name, region)
 
 
-def named(operations: Sequence[Operation]) -> list[str]:
+def lines_of(operations: Sequence[Operation]) -> list[str]:
     """Return a line for each operation: its kind and the user's nodes."""
     names = [f"{op.kind} {', '.join(map(short_name, op.origins or (op.name,)))}" for op in operations[:_MOST_NODES]]
     return names + [f"and {len(operations) - _MOST_NODES} more"] * (len(operations) > _MOST_NODES)
@@ -101,14 +101,14 @@ def _called(backend: Backend, method: str, operations: Sequence[Operation], *arg
     except BackendError as failed:
         if any(name in str(failed) for operation in operations for name in (*operation.origins, operation.name)):
             raise
-        raise BackendError(failed.what, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
+        raise BackendError(failed.what, details=[*failed.details, *lines_of(operations)], hint=failed.hint) from failed
     except MtoolError as failed:  # of proc.run, for instance: a compiler that is missing, or does not end
         message = f"the backend {backend.name} failed: {failed.what}"
-        raise BackendError(message, details=[*failed.details, *named(operations)], hint=failed.hint) from failed
+        raise BackendError(message, details=[*failed.details, *lines_of(operations)], hint=failed.hint) from failed
     except (Exception, SystemExit) as failed:
         message = f"the backend {backend.name} failed: {type(failed).__name__}: {failed}"
         hint = "--backend-fallback leaves such regions to C" if method == "compile" else ""
-        raise BackendError(message, details=[f"in {method} for", *named(operations)], hint=hint) from failed
+        raise BackendError(message, details=[f"in {method} for", *lines_of(operations)], hint=hint) from failed
 
 
 def _text(backend: Backend, method: str, operations: Sequence[Operation], *arguments: Any) -> str:
@@ -122,7 +122,7 @@ def _malformed(
     backend: Backend, method: str, answer: Any, expected: str, operations: Sequence[Operation]
 ) -> BackendError:
     message = f"the backend {backend.name} returned {answer!r:.80} from {method}; expected {expected}"
-    return BackendError(message, details=["called for", *named(operations)])
+    return BackendError(message, details=["called for", *lines_of(operations)])
 
 
 MOST_ALIGNMENT = 4096
@@ -148,7 +148,7 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     if problem:
         message = f"the backend {backend} returned a malformed product"
         raise BackendError(message, details=[problem, of], hint="mtool.compiler.backends.Product describes its fields")
-    lack = next(_lacks(product, region), "")
+    lack = next(_memory_problems(product, region), "")
     if lack:
         raise BackendError(
             f"the backend {backend} requests memory that {region.context.board} does not have", details=[lack, of]
@@ -160,18 +160,18 @@ def _problems(product: Any, region: Region) -> Iterator[str]:
     """Yield the problems of a product; only the first is meaningful, because later checks rely on earlier ones."""
     if not isinstance(product, Product):
         yield f"it returned {type(product).__name__}; expected a Product"
-    yield from _of_types(product, "")
+    yield from _type_problems(product, "")
     if not product.body.strip():
         yield "the body is empty"
     if re.search(r"[\ud800-\udfff]", product.body):
         yield "the body has unpaired surrogates, which can't be written to a file"
-    yield from _of_files(product)
-    yield from _of_constants(product)
-    yield from _of_functions(product, region)
-    yield from _of_alignment("alignment", product.alignment)
-    yield from _of_alignment("tensor_alignment", product.tensor_alignment)
+    yield from _file_problems(product)
+    yield from _constant_problems(product)
+    yield from _function_problems(product, region)
+    yield from _alignment_problems("alignment", product.alignment)
+    yield from _alignment_problems("tensor_alignment", product.tensor_alignment)
     for name, buffer in product.buffers.items():
-        yield from _of_buffer(name, buffer, product, region)
+        yield from _buffer_problems(name, buffer, product, region)
     for name, use in product.device.items():
         if use not in _USES:
             yield f"the device {use!r} {name}; expected {', '.join(_USES)}"
@@ -182,7 +182,7 @@ def _problems(product: Any, region: Region) -> Iterator[str]:
             yield f"the device {use} the constant {name}, which lies in flash"
 
 
-def _of_types(instance: Product | Buffer, of: str) -> Iterator[str]:
+def _type_problems(instance: Product | Buffer, of: str) -> Iterator[str]:
     """Yield the fields, or entries of fields, that do not have the annotated type."""
     for field in fields(instance):
         value, kind = getattr(instance, field.name), field.type
@@ -198,12 +198,12 @@ def _of_types(instance: Product | Buffer, of: str) -> Iterator[str]:
                 yield "; ".join([wrong.what, *wrong.details])
 
 
-def _of_alignment(name: str, alignment: int) -> Iterator[str]:
+def _alignment_problems(name: str, alignment: int) -> Iterator[str]:
     if not 1 <= alignment <= MOST_ALIGNMENT or alignment & (alignment - 1):
         yield f"{name} is {alignment}; expected a power of two up to {MOST_ALIGNMENT}"
 
 
-def _of_files(product: Product) -> Iterator[str]:
+def _file_problems(product: Product) -> Iterator[str]:
     for name in product.files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
@@ -224,7 +224,7 @@ def _of_files(product: Product) -> Iterator[str]:
             yield f"the header {header} is neither among its files nor the runtime's"
 
 
-def _of_constants(product: Product) -> Iterator[str]:
+def _constant_problems(product: Product) -> Iterator[str]:
     for name, array in product.constants.items():
         if not _is_free(name) or is_macro(name):
             yield f"the constant's name {name!r} is not valid in C, or taken"
@@ -234,7 +234,7 @@ def _of_constants(product: Product) -> Iterator[str]:
             yield f"the constant {name} is empty; C has no empty arrays"
 
 
-def _of_functions(product: Product, region: Region) -> Iterator[str]:
+def _function_problems(product: Product, region: Region) -> Iterator[str]:
     if product.can_fail and not re.search(r"\breturn\b", product.body):
         yield "can_fail is True, but the body returns no status"
     for when, name in product.hooks.items():
@@ -260,9 +260,9 @@ def _is_free(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and not is_keyword(name) and not _RESERVED.fullmatch(name)
 
 
-def _of_buffer(name: str, buffer: Buffer, product: Product, region: Region) -> Iterator[str]:
-    yield from _of_types(buffer, f" of the buffer {name}")
-    yield from _of_alignment(f"alignment of the buffer {name}", buffer.alignment)
+def _buffer_problems(name: str, buffer: Buffer, product: Product, region: Region) -> Iterator[str]:
+    yield from _type_problems(buffer, f" of the buffer {name}")
+    yield from _alignment_problems(f"alignment of the buffer {name}", buffer.alignment)
     if not _NAME.fullmatch(buffer.memory):
         yield f"the buffer {name} is in {buffer.memory!r:.80}; expected the name of one of the board's memories"
     needed = bytes_named(name, product, region)
@@ -274,7 +274,7 @@ def _of_buffer(name: str, buffer: Buffer, product: Product, region: Region) -> I
         yield f"the buffer {name} has {'no bytes' if not buffer.bytes else 'a name that is taken'}"
 
 
-def _lacks(product: Product, region: Region) -> Iterator[str]:
+def _memory_problems(product: Product, region: Region) -> Iterator[str]:
     """Yield requests of the buffers that the board can't meet."""
     memories, board = region.context.memories, region.context.board
     if not memories:
@@ -292,7 +292,7 @@ def _lacks(product: Product, region: Region) -> Iterator[str]:
             yield f"the buffers in {memory} take {end:,} B; {board} has {memories[memory].bytes:,} there"
 
 
-def put_together(path: str, graphs: Mapping[str, Graph]) -> Graph:
+def with_inner_graphs(path: str, graphs: Mapping[str, Graph]) -> Graph:
     """Return the graph of a path, whose control nodes have the graphs of the paths below it."""
     graph = graphs[path]
     if len(graphs) == 1:
@@ -302,7 +302,7 @@ def put_together(path: str, graphs: Mapping[str, Graph]) -> Graph:
         attrs = node.attrs
         paths = [f"{path}{node.name}/{name}/" for name in attrs.names] if isinstance(attrs, Control) else []
         if isinstance(attrs, Control) and all(below in graphs for below in paths):
-            node = replace(node, attrs=attrs.with_bodies([put_together(below, graphs) for below in paths]))
+            node = replace(node, attrs=attrs.with_bodies([with_inner_graphs(below, graphs) for below in paths]))
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes))
 
@@ -350,7 +350,7 @@ def body_of(graph: Graph, region: Region) -> Graph:
     return rewriter.finish()
 
 
-def grown(
+def largest_regions(
     operations: Sequence[Operation],
     claimed: Mapping[int, str],
     grows: Collection[str],
@@ -473,7 +473,7 @@ class Partitioner:
         self.claimed: dict[int, str] = {}
         for number, operation in enumerate(self.operations):
             for name, choice in self.chosen.items():
-                why = choice.skips(operation) or self._apart(operation)
+                why = choice.skips(operation) or self._cut_problem(operation)
                 why = why or refusal_of(choice.backend, operation, self.context)
                 why = why or claims_of(choice.backend, self._region([number]))
                 if not why:
@@ -493,7 +493,7 @@ class Partitioner:
                 path = f"{self.path}{node.name}/{name}/"
                 yield Partitioner(path, view, graph, self.model, [*self.chosen.values()], self.context, self.cost_in_c)
 
-    def _apart(self, operation: Operation) -> str:
+    def _cut_problem(self, operation: Operation) -> str:
         """Return why an operation can't be cut out of the computed graph; "": it can."""
         tensors = (*operation.variables, *operation.outputs)
         missing = next((operand.tensor for operand in tensors if not self._is_computed(operand)), None)
@@ -520,7 +520,7 @@ class Partitioner:
             return not claims_of(backend_of(members), self._region(members))
 
         grows = {name for name, choice in self.chosen.items() if choice.backend.whole_regions}
-        groups = grown(self.operations, claimed, grows, may_join)
+        groups = largest_regions(self.operations, claimed, grows, may_join)
         return [Part(self, backend_of(members), members, self._region(members)) for members in groups]
 
     def limit(self, part: Part, count: int) -> str:
@@ -605,7 +605,7 @@ def partition(
         regions = [(part.backend.name, part.region, product) for part, product in compiled if part.of is partitioner]
         graphs[partitioner.path] = replace_regions(partitioner.graph, regions)
     divided = replace(divided, parts=tuple(part for part, _ in compiled))
-    return Partition(put_together("", graphs), divided.claims(), tuple(part.region for part in divided.parts))
+    return Partition(with_inner_graphs("", graphs), divided.claims(), tuple(part.region for part in divided.parts))
 
 
 @frozen
@@ -662,8 +662,8 @@ def divide(
             numbers.add(number)
     names = {node.name for partitioner in partitioners for node in partitioner.graph.nodes}
     accepted = [part for number, part in enumerate(parts) if number in numbers]
-    named = (part.named(f"{part.backend.name}_{number}", names) for number, part in enumerate(accepted))
-    return Division(tuple(partitioners), tuple(named))
+    final = (part.named(f"{part.backend.name}_{number}", names) for number, part in enumerate(accepted))
+    return Division(tuple(partitioners), tuple(final))
 
 
 def _compiled(divided: Division, part: Part, *, falls_back: bool) -> list[tuple[Part, Product]]:

@@ -33,7 +33,7 @@ class Devices:
     regions: tuple[tuple[int, int, Node], ...]
     bases: dict[str, int]
     hooks: dict[str, dict[str, int]]
-    handed: frozenset[str] = frozenset()
+    resource_users: frozenset[str] = frozenset()
     take_resource: bool = False
 
     @property
@@ -80,7 +80,7 @@ class Devices:
 
 def devices_of(plan: Plan) -> Devices:
     """Return the devices of a plan; keys of regions are operator numbers, in bodies the numbers after those."""
-    regions, handed = [], set[str]()
+    regions, resource_users = [], set[str]()
     bases: dict[str, int] = {}
     hooks: dict[str, dict[str, int]] = {when: {} for when in HOOKS}
     end = len(plan.steps)
@@ -96,13 +96,13 @@ def devices_of(plan: Plan) -> Devices:
                 attrs = inner.node.attrs
                 if not isinstance(attrs, External):
                     continue
-                handed |= {function for _, function in attrs.hooks if attrs.resource}
+                resource_users |= {function for _, function in attrs.hooks if attrs.resource}
                 if attrs.can_fail or attrs.hooks:
                     regions.append((key, number, inner.node))
                 for when, hook in attrs.hooks:
                     hooks[when].setdefault(hook, key)
     return Devices(
-        plan.graph.name, tuple(regions), bases, hooks, frozenset(handed), any(map(takes_resource, plan.steps))
+        plan.graph.name, tuple(regions), bases, hooks, frozenset(resource_users), any(map(takes_resource, plan.steps))
     )
 
 
@@ -281,7 +281,7 @@ def _hooks(devices: Devices, takes_resource: bool) -> list[str]:
 
 def _hook(devices: Devices, name: str) -> str:
     """Return the C that calls a device's function."""
-    return f"{name}({'resource' if name in devices.handed else ''})"
+    return f"{name}({'resource' if name in devices.resource_users else ''})"
 
 
 def _all_called(devices: Devices, when: str) -> Sequence[str]:

@@ -137,7 +137,7 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
     """
     conventions, devices = model.conventions, model.devices
     is_inner = conventions.takes_resource  # inside the entry point
-    handed = [f", {parameter}" for parameter in devices.declared if is_inner]
+    outer_parameters = [f", {parameter}" for parameter in devices.declared if is_inner]
     ignored = devices.no_resource(takes_resource=is_inner)
     name = outer = "static int32_t run" if is_inner else f"int32_t {model}_run"
     has_hooks = devices.have_hooks and conventions.executor != "graph-host"  # there, its wrappers call them
@@ -160,7 +160,7 @@ def whole(model: CModel, work: Sequence[str], memories: Collection[str]) -> list
     if has_hooks:
         lines.append(
             function(
-                f"{outer}({structures}{''.join(handed)})",
+                f"{outer}({structures}{''.join(outer_parameters)})",
                 *ignored,
                 f"    int32_t status = {devices.begin(is_new=True)};",
                 "    if (status == 0)",

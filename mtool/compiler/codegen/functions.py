@@ -367,10 +367,10 @@ def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Sym
     lines = _branches(names, bodies) if isinstance(node.attrs, Branches) else _rounds(names, bodies[0], symbol)
     called = [call.function.kernel for body in bodies for call in body.calls]
     can_fail = any(kernel.can_fail for kernel in called)
-    handed = [RESOURCE] if any(RESOURCE in kernel.arguments for kernel in called) else []
+    resource = [RESOURCE] if any(RESOURCE in kernel.arguments for kernel in called) else []
     lines += ["return 0;"] * can_fail
     text = "\n".join(f"    {line}" if line else "" for line in lines)
-    return Kernel((*names.arguments(), *handed), text, can_fail=can_fail)
+    return Kernel((*names.arguments(), *resource), text, can_fail=can_fail)
 
 
 class _Names:
@@ -483,10 +483,10 @@ class _Pointers:
 
     def _declared(self, name: str, c_type: str, offset: int, storage: int | None = None) -> str:
         """Return the name of a pointer `offset` bytes into the scratch; `storage`: the one that holds the value."""
-        there = self.pointers.get(name)
-        if there is not None and (there.c_type, there.offset) != (c_type, offset):
+        pointer = self.pointers.get(name)
+        if pointer is not None and (pointer.c_type, pointer.offset) != (c_type, offset):
             return self._declared(f"{name}_as_{c_type}", c_type, offset, storage)
-        if there is None:
+        if pointer is None:
             key = (c_type, offset, storage)
             same = [p for p in self.pointers.values() if (p.c_type, p.offset, p.storage) == key]
             self.pointers[name] = _Pointer(name, *key, same[0].name if same and storage is not None else "")

@@ -23,7 +23,7 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
     With `--io external` it also has buffers for the tensors; with `protection` a table of the areas that the model may
     access.
     """
-    plan, interface, arena, among = model.plan, model.interface, model.arena, model.place
+    plan, interface, arena, firmware = model.plan, model.interface, model.arena, model.place
     conventions = model.conventions
     is_graph = conventions.executor == "graph"
     local_arena = replace(arena, symbol=own_arena(model)) if arena.is_callers else arena
@@ -44,7 +44,7 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
         lines += pools.instance(model)
     elif arena.is_callers and plan.arena_bytes:
         macro = f"{model.upper}_ARENA_BYTES"
-        lines += [*arena_definition(local_arena.symbol, macro, plan.alignment, plan.arena_bytes, among.unit), ""]
+        lines += [*arena_definition(local_arena.symbol, macro, plan.alignment, plan.arena_bytes, firmware.unit), ""]
     if plan.io == "external":
         both = (("inputs", interface.inputs), ("outputs", interface.outputs))
         for kind, tensors in both:
@@ -106,13 +106,13 @@ def descriptor(model: CModel, calls: Calls, protection: Protection | None = None
         **({"functions": "&functions"} if conventions.has_functions else {}),
         **({"failure": f"&{model}_failure"} if model.devices.can_fail else {}),
         **({"areas": "areas", "area_count": len(protection.areas) - 1} if protection is not None else {}),
-        **({"next": f"&{among.next}"} if among.next else {}),
+        **({"next": f"&{firmware.next}"} if firmware.next else {}),
     }
-    others = [name for name in (among.next, among.descriptor) if name not in ("", ALONE.descriptor)]
+    others = [name for name in (firmware.next, firmware.descriptor) if name not in ("", ALONE.descriptor)]
     lines += [""] * bool(others) + [f"extern const struct mt_model {name};" for name in others]
     if protection is not None:
         lines += ["", *areas_table(model, local_arena.symbol, protection)]
-    return [*lines, "", members(f"const struct mt_model {among.descriptor}", described), ""]
+    return [*lines, "", members(f"const struct mt_model {firmware.descriptor}", described), ""]
 
 
 def _run(model: CModel, arena: str) -> list[str]:

@@ -199,8 +199,8 @@ def _contents(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> s
     between = [title for value in values if value not in graph.outputs for title in writers.get(value, ())]
     if len(between) > 2:
         between = [between[0], "…", between[-1]]
-    some = "result of" if all(value in graph.types for value in values) else "rows of"
-    return ", ".join([*inputs, *([" ".join([some, *between])] if between else []), *outputs])
+    relation = "result of" if all(value in graph.types for value in values) else "rows of"
+    return ", ".join([*inputs, *([" ".join([relation, *between])] if between else []), *outputs])
 
 
 def _short(origin: str) -> str:
@@ -251,8 +251,8 @@ def _parameters(plan: Plan, number: int, function: Function) -> list[str]:
     for argument in function.kernel.arguments:
         if isinstance(argument.source, str):
             continue
-        kind, which = argument.source
-        value = (node.outputs if kind == "output" else node.inputs)[int(which)]
+        kind, index = argument.source
+        value = (node.outputs if kind == "output" else node.inputs)[int(index)]
         source = graph.sources.get(value)
         named.append(f'{argument.name} "{_short(source.tensor if source else value)}"')
     return textwrap.wrap("; ".join(named), 100, break_long_words=False)

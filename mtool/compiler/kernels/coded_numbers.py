@@ -75,8 +75,8 @@ class Coded:
     def instructions(self, rows: Array) -> float:
         """Return the instructions that decode a run: 62 a word, or of Huffman codes 30 a number and 18 a bit."""
         _, _, bits = self._codes(rows, 0)
-        there = bits.sum(-1) > 0
-        decoding = 120 * there.sum() + 18 * bits.sum() if self.bits == HUFFMAN else 62 * there.sum()
+        is_coded = bits.sum(-1) > 0
+        decoding = 120 * is_coded.sum() + 18 * bits.sum() if self.bits == HUFFMAN else 62 * is_coded.sum()
         return float(60 + 10 * rows.size + decoding)
 
     def packed(self, rows: Array, first: int, count: int) -> tuple[Array, Array]:
@@ -190,9 +190,9 @@ def _huffman_lengths(counts: Array) -> Array:
         heapq.heapify(heap)
         lengths[:] = 0
         while len(heap) > 1:
-            (weight, number, mine), (other, _, others) = heapq.heappop(heap), heapq.heappop(heap)
-            lengths[mine + others] += 1
-            heapq.heappush(heap, (weight + other, number, mine + others))
+            (weight, number, symbols), (other, _, others) = heapq.heappop(heap), heapq.heappop(heap)
+            lengths[symbols + others] += 1
+            heapq.heappush(heap, (weight + other, number, symbols + others))
         if lengths.max() <= LONGEST:
             break
         weights = weights + weights.max() / 64

@@ -172,10 +172,10 @@ class Steps:
             )
         return multiplier, moved, more
 
-    def of_channels(self, which: Array) -> Self:
+    def of_channels(self, channels: Array) -> Self:
         """Return the steps of some channels, bool [N]."""
-        reach = Reach(self.reach.least[which], self.reach.most[which], self.reach.live[which])
-        return replace(self, scale=self.scale[which], first=self.first[which], reach=reach)
+        reach = Reach(self.reach.least[channels], self.reach.most[channels], self.reach.live[channels])
+        return replace(self, scale=self.scale[channels], first=self.first[channels], reach=reach)
 
     def agree_with(self, result: Callable[[Array], Array]) -> bool:
         """Whether a monotonic function of the accumulators, int64 [N, steps], has the float arithmetic's steps."""
@@ -221,9 +221,9 @@ class Together:
     count: int = 1
     groups: int = 1
 
-    def have_all(self, some: Array) -> Array:
+    def have_all(self, mask: Array) -> Array:
         """Return whether `some` holds for all neighbours of a channel, bool [N]."""
-        rows = some.reshape(self.groups, -1)
+        rows = mask.reshape(self.groups, -1)
         padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % self.count)), constant_values=True)
         together = padded.reshape(self.groups, -1, self.count).all(axis=2)
         return np.repeat(together, self.count, axis=1)[:, : rows.shape[1]].reshape(-1)

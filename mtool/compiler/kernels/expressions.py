@@ -123,8 +123,8 @@ def layout_of(name: str, data: Array) -> str:
         is_small = data.shape == (256,)
         return "a result for each value that may be looked up" if is_small else "row-major"
     if name.startswith(tuple(_FACTORS)) and data.ndim <= 1:
-        which = "of each output channel: " if data.size > 1 else ""
-        return which + next(text for stem, text in _FACTORS.items() if name.startswith(stem))
+        prefix = "of each output channel: " if data.size > 1 else ""
+        return prefix + next(text for stem, text in _FACTORS.items() if name.startswith(stem))
     return "row-major"
 
 

@@ -166,12 +166,12 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
         if key.startswith("output") and key in kinds:
             back.append(f"memcpy({key}, {pointer}, {sizes[key]});")
 
-    def there(key: str) -> str:
+    def pointer_of(key: str) -> str:
         return f"own_{key}" if key in pieces and key in kinds else key
 
     working = [Argument(key, "uint8_t", "scratch") for key in pieces if key not in kinds]
     own_arguments = [*arguments, *working]
-    passed = ", ".join(there(argument.name) for argument in own_arguments)
+    passed = ", ".join(pointer_of(argument.name) for argument in own_arguments)
     size = {**sizes, **{key: piece.bytes for key, piece in pieces.items()}}
     result = "int32_t" if attrs.can_fail else "void"
 
@@ -184,12 +184,12 @@ def framed(attrs: External, name: str, arguments: Sequence[Argument], sizes: Map
     parts = [("prepare", attrs.prepare, "void"), ("device", attrs.body, result), ("finish", attrs.finish, "void")]
     calls = {part: f"{attrs.model}_{name}_{part}({passed});" for part, _, _ in parts}
     lines = [*declared, *copies, *([calls["prepare"]] if attrs.prepare else [])]
-    lines += [f"{attrs.clean}({there(key)}, {size[key]});" for key in attrs.cleaned]
+    lines += [f"{attrs.clean}({pointer_of(key)}, {size[key]});" for key in attrs.cleaned]
     if attrs.can_fail:
         lines += [f"const int32_t status = {calls['device']}", "if (status != 0)", "    return status;"]
     else:
         lines.append(calls["device"])
-    lines += [f"{attrs.invalidate}({there(key)}, {size[key]});" for key in attrs.invalidated]
+    lines += [f"{attrs.invalidate}({pointer_of(key)}, {size[key]});" for key in attrs.invalidated]
     lines += [*([calls["finish"]] if attrs.finish else []), *back, *(["return 0;"] if attrs.can_fail else [])]
     inner = "\n".join(function(*part) for part in parts if part[1])
     return "\n".join(f"    {line}" for line in lines), inner

@@ -270,17 +270,17 @@ def _runs(rows: Array, kinds: list[_Kind | Coded]) -> Iterator[tuple[_Kind | Cod
         ends[1:] |= same[1:] != same[:-1]
     starts = np.flatnonzero(ends | (np.arange(count) == 0)).tolist()
     alone = heads * np.array([kind.is_high for kind in kinds])
-    total, came = np.zeros(len(kinds)), list[Array]()
+    total, origins = np.zeros(len(kinds)), list[Array]()
     for number, start in enumerate(starts):
         end = starts[number + 1] if number + 1 < len(starts) else count
         stay = np.where([kind.is_high or kind is _SAME for kind in kinds], total + heads, total)
         best = int(np.argmin(total))
         change = total[best] + heads
         moved = (change < stay) | (number == 0)
-        came.append(np.where(moved, best, np.arange(len(kinds))))
+        origins.append(np.where(moved, best, np.arange(len(kinds))))
         total = np.where(moved, change, stay) + (end - start) * costs[:, start] + (end - start - 1) * alone
     state, runs = int(np.argmin(total)), list[tuple[int, int, int]]()
-    for start, end, before in reversed([*zip(starts, [*starts[1:], count], came, strict=True)]):
+    for start, end, before in reversed([*zip(starts, [*starts[1:], count], origins, strict=True)]):
         runs.append((state, start, end - start))
         state = int(before[state])
     joined = list[tuple[int, int, int]]()

@@ -242,7 +242,7 @@ def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool
     if size < FOURS or body.size > LARGEST_BODY or joined:
         return [begin, *loops(how.axes, [changed(text(body))])]
     parts = [body.with_axes({inner: axis(inner) + n}) for n in range(4)]
-    fours = by_fours(inner, "0", size, lambda which: [changed(text(parts[n])) for n in which])
+    fours = by_fours(inner, "0", size, lambda distances: [changed(text(parts[n])) for n in distances])
     return [begin, *loops(outer, fours)]
 
 

@@ -123,7 +123,7 @@ def float_sum(how: Reduction, name: str, body: Expr, text: SumText, *, joined: b
         if not fours or length < 4:
             return loop(k, first, last, 1, text.add(total, [body]))
         parts = [body.with_axes({inner: axis(inner) + n}) for n in range(4)]
-        return by_fours(inner, first, length, lambda which: text.add(total, [parts[n] for n in which]))
+        return by_fours(inner, first, length, lambda distances: text.add(total, [parts[n] for n in distances]))
 
     if count <= most and not joined:
         return loops(outer, terms(name, inner, "0", size)) if axes else text.add(name, [body])

@@ -186,12 +186,12 @@ def types_and_functions(text: str) -> set[str]:
 
 def _longest(joiner: Joiner, column: Sequence[str], top: Point) -> str:
     """Return the length of an array that suffices for all sizes up to the largest."""
-    formula = joiner.formula([_whole(token) for token in column])
+    formula = joiner.formula([_integer(token) for token in column])
     if formula is None:
         raise DifferError(f"no formula gives the length of an array: {', '.join(dict.fromkeys(column))}")
     longest = formula.at(dict(zip(joiner.names, top, strict=True)))
     for token, point in zip(column, joiner.points, strict=True):
-        if _whole(token) > longest and all(size <= most for size, most in zip(point, top, strict=True)):
+        if _integer(token) > longest and all(size <= most for size, most in zip(point, top, strict=True)):
             raise DifferError("an array would be longest at a smaller size")
     return str(longest)
 
@@ -199,7 +199,7 @@ def _longest(joiner: Joiner, column: Sequence[str], top: Point) -> str:
 def _number(joiner: Joiner, column: Sequence[str], inside: "_Bracket") -> tuple[str, set[str]]:
     if all(_WHOLE.fullmatch(token) for token in column):
         suffixes = {token.lstrip("0123456789") for token in column}
-        formula = joiner.formula([_whole(token) for token in column])
+        formula = joiner.formula([_integer(token) for token in column])
         if formula is None or len(suffixes) != 1:
             raise DifferError(f"a number in its C follows no formula: {', '.join(dict.fromkeys(column))}")
         cast = {"": "", "u": "(uint32_t)", "ll": "(int64_t)", "ull": "(uint64_t)"}[suffixes.pop().lower()]
@@ -215,7 +215,7 @@ def _number(joiner: Joiner, column: Sequence[str], inside: "_Bracket") -> tuple[
     return real.c(PREFIX, is_single=is_single), real.formula.names
 
 
-def _whole(token: str) -> int:
+def _integer(token: str) -> int:
     match = _WHOLE.fullmatch(token)
     if match is None:
         raise DifferError(f"{token} is not an integer")
@@ -395,11 +395,11 @@ class _Joining:
             branch = self.parametric(remainder.points, ["\n".join(lines[begin:end]) for lines in remainder.lines])
             texts.setdefault(branch.text, []).append(remainder.number)
             symbols |= branch.symbols
-        there = [text for text in texts if text]
+        branches = [text for text in texts if text]
         lines: list[str] = []
-        first = there[0].split("\n")[0]
+        first = branches[0].split("\n")[0]
         indent = " " * (len(first) - len(first.lstrip()))
-        for text in there:
+        for text in branches:
             lines.append(f"{indent}{'} else ' if lines else ''}if ({self.test(texts[text])}) {{")
             lines += [f"    {line}" for line in text.split("\n")]
         symbols.add(self.joiner.names[self.size])

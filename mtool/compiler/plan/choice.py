@@ -100,13 +100,13 @@ def check_names(choices: Choices, names: Iterable[str]) -> None:
     Raises:
         UsageError: one is not.
     """
-    there = dict.fromkeys(names)
-    unknown = [name for name in choices if name not in there]
+    existing = dict.fromkeys(names)
+    unknown = [name for name in choices if name not in existing]
     if unknown:
         raise UsageError(
             f"--schedule: unknown node {', '.join(unknown)}",
-            details=[f"nodes: {', '.join(there)}"],
-            hint=_similar(unknown[0], there),
+            details=[f"nodes: {', '.join(existing)}"],
+            hint=_similar(unknown[0], existing),
         )
 
 

@@ -122,10 +122,10 @@ def _few(state: _State, moves: Sequence[_Move]) -> list[int]:
     return [*dict.fromkeys([*itertools.islice(fresh, FEW), *itertools.islice(_numbers(state.ready), FEW)])]
 
 
-def _ready(state: _State, moves: Sequence[_Move], which: int, done: int) -> int:
+def _ready(state: _State, moves: Sequence[_Move], index: int, done: int) -> int:
     """Return the moves that can be made after one more, as bits."""
-    ready = state.ready ^ moves[which].bit
-    for number in moves[which].before:
+    ready = state.ready ^ moves[index].bit
+    for number in moves[index].before:
         if not moves[number].after & ~done:
             ready |= moves[number].bit
     return ready

@@ -266,7 +266,7 @@ def with_partial_execution(plan: Plan, options: PlanOptions, cache: PartialCache
     plan = replace(plan, graph=chooser.cache.canonical(plan.graph))
     saves_flash = any(step.schedule.avoidable_cost(step.node, plan.graph) for step in plan.steps)
     limits = [plan.cost * (1 if saves_flash else 1 + MOST_COST), *([math.inf] if partial == "always" else [])]
-    starts = [plan, *_small_ones_first(plan, chooser.cache)]
+    starts = [plan, *_small_loops_first(plan, chooser.cache)]
     plans = (with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(plans, key=lambda candidate: candidate.arena_bytes)
     return best if is_worth(plan, best, partial) else plan
@@ -278,7 +278,7 @@ def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
     return plan.arena_bytes - other.arena_bytes >= least
 
 
-def _small_ones_first(plan: Plan, cache: PartialCache) -> list[Plan]:
+def _small_loops_first(plan: Plan, cache: PartialCache) -> list[Plan]:
     """Return the plan reordered so that small loops do not split regions, if that changes the order.
 
     A loop of very few elements (the gate of an epilogue) between operators that are computed by rows would split the
@@ -363,14 +363,14 @@ class Chooser:
                 except UsageError:
                     return _Chosen((), math.inf, ())
                 entry = self._add(likeness, step, graph)
-            like, cost, needs = entry
+            like, cost, needed = entry
             chosen_step = self.chosen.get(id(node))
             if chosen_step is None:
                 chosen_step = Step(node, like.op, like.schedule, like.scratch_bytes, like.scratch_alignment)
                 self.chosen[id(node)] = chosen_step
             steps.append(chosen_step)
             total += cost
-            memory.append(needs)
+            memory.append(needed)
         return _Chosen(tuple(steps), total, tuple(memory))
 
     def bound(self, graph: Graph, chosen: _Chosen) -> tuple[int, Storages | None]:
@@ -402,8 +402,8 @@ def _smallest(
 
     None: none is smaller. `path` are the candidates applied so far.
     """
-    candidates, there = None if tried is None else tried.get(path), {id(node) for node in plan.graph.nodes}
-    if candidates is None or not all(id(node) in there for candidate in candidates for node in candidate.region.nodes):
+    candidates, ids = None if tried is None else tried.get(path), {id(node) for node in plan.graph.nodes}
+    if candidates is None or not all(id(node) in ids for candidate in candidates for node in candidate.region.nodes):
         near = one_region_more(plan, most, chooser)
         if tried is not None:
             tried[path] = tuple(applied.candidate for applied in near)

@@ -305,13 +305,13 @@ def _moved(plan: Plan, pieces: Sequence[Storage], fit: _Fit, ranked: Sequence[Po
         inside = [(pieces[number], offset) for number, (of, offset) in fit.placed.items() if of == index]
         size = max((offset + max(aligned(piece.bytes), ALIGNMENT) for piece, offset in inside), default=0)
         uses.append(PlacedPool(pool, 0, size, max([pool.alignment, *(piece.alignment for piece, _ in inside)])))
-    placed_pools = _one_behind_another(uses)
+    placed_pools = _with_begins(uses)
     begins = {number: use.begin for number, pool in enumerate(ranked) for use in placed_pools if use.pool is pool}
     offsets = {id(pieces[number]): begins[of] + offset for number, (of, offset) in fit.placed.items()}
     return replace(moved(plan, offsets), arena_bytes=sum(use.bytes for use in uses), pools=placed_pools)
 
 
-def _one_behind_another(pools: Iterable[PlacedPool]) -> tuple[PlacedPool, ...]:
+def _with_begins(pools: Iterable[PlacedPool]) -> tuple[PlacedPool, ...]:
     """Return the pools with their starts; an empty storage at the end of one does not count as in the next."""
     result, begin = list[PlacedPool](), 0
     for placed in pools:
@@ -523,7 +523,7 @@ def with_copies(plan: Plan, sizes: Mapping[str, Mapping[str, int]]) -> tuple[Pla
                 break
     if not places:
         return plan, {}
-    placed_pools = _one_behind_another(pools)
+    placed_pools = _with_begins(pools)
     offsets = {}
     for storage, offset in plan.storages:
         number, inside = plan.place(offset)

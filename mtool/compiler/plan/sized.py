@@ -183,7 +183,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
             raise DifferError("its parameters differ between sizes")
     joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph)
     tables = {name: [k.constants[name] for k in kernels if name in k.constants] for name in first.constants}
-    constants = {name: _joined_table(name, some) for name, some in tables.items()}
+    constants = {name: _joined_table(name, arrays) for name, arrays in tables.items()}
     arguments, lines = list(first.arguments), []
     for number, size in enumerate(graph.sizes):
         if size.symbol in joined.symbols:
@@ -235,11 +235,11 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
     least = [size.least for size in graph.sizes]
     above = [point for point in others if all(size > low for size, low in zip(point, least, strict=True))]
     reasons = []
-    for points in (list(texts), *(some for some in (others, above) if _cover(some, len(names)))):
-        some = Joiner(names, tuple(points), scales=graph.scales)
+    for points in (list(texts), *(subset for subset in (others, above) if _cover(subset, len(names)))):
+        joiner = Joiner(names, tuple(points), scales=graph.scales)
         for joining in (parametric_c, joined_remainders):
             try:
-                joined = joining(some, [texts[point] for point in points], top)
+                joined = joining(joiner, [texts[point] for point in points], top)
                 return _checked(joined, [text for point, text in texts.items() if point not in points])
             except DifferError as error:
                 reasons.append(error)

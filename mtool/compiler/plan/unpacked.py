@@ -154,12 +154,12 @@ class Unpacking(Around):
             name = str(arg.source[1]) if arg.source[0] == "constant" else ""
             at = f"(uint8_t *){scratch} + {place}" if place else scratch
             data = [k.constants[name] for k in kernels] if name else []
-            passed, mine = replace(arg, name=outer[arg.name]), outer[arg.name]
+            passed, pointer = replace(arg, name=outer[arg.name]), outer[arg.name]
             if name in self.constants:
                 packed, passed = self.constants[name], Argument(f"packed_{arg.name}", "uint32_t", arg.source)
                 call = f"{packed[0].function}({at}, {passed.name});"
                 before.append(f"{passed.name} = {call}" if count > 1 else call)
-                mine = f"(const {arg.c_type} *)({at})"
+                pointer = f"(const {arg.c_type} *)({at})"
                 place += 4 * max(part.words for part in packed)
                 data = [part.data for part in packed]
                 layout = layouts.get(name, "")
@@ -174,14 +174,14 @@ class Unpacking(Around):
                 kind = self.blocks[0].graph.types[node.outputs[0]]
                 if self._pixels:
                     channels, to = kind.shape[-1], f"{passed.name} + block_pixel * {kind.shape[-1] * count}"
-                    mine = results = f"({arg.c_type} *)((uint8_t *){scratch} + {self._results})"
+                    pointer = results = f"({arg.c_type} *)((uint8_t *){scratch} + {self._results})"
                     after += [
                         f"for (int32_t block_pixel = 0; block_pixel < {self._pixels}; ++block_pixel)",
                         f"    memcpy({to}, {results} + block_pixel * {channels}, {channels * kind.dtype.size});",
                     ]
                 after.append(f"{passed.name} += {kind.shape[-1]};")
-            if mine != arg.name and arg in kernel.arguments:
-                before.append(f"{arg.declaration} = {mine};")
+            if pointer != arg.name and arg in kernel.arguments:
+                before.append(f"{arg.declaration} = {pointer};")
             arguments.append(passed)
         body = _lines(before, 1) + kernel.body
         if count > 1:

@@ -163,13 +163,13 @@ Record = Annotated[Measurement | WholePlan, Field(discriminator="kind")]
 def setup_of(board: Board, template: str, unit: Unit | None = None) -> Setup:
     """Return the setup of a board's firmware; the unit is its timer's unless another is given."""
     placed = board.placed_by(template)
-    held: dict[str, str] = {
+    memories: dict[str, str] = {
         role: f"{name} {memory.size} B at {memory.base:#x}"
         for name, memory in placed.memories.items()
         for role in memory.holds
     }
     timer = "ns" if board.timer is None else board.timer.unit
-    return Setup(board=board.name, template=template, clock_hz=board.clock_hz, memories=held, unit=unit or timer)
+    return Setup(board=board.name, template=template, clock_hz=board.clock_hz, memories=memories, unit=unit or timer)
 
 
 def target_of(board: Board, compiler: str, options: dict[str, str]) -> Target:

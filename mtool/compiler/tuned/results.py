@@ -40,9 +40,9 @@ class TuningResults:
         ranked: dict[str, tuple[str, ...]] = {}
         whole: dict[str, WholePlan] = {}
         for unit in reversed(UNITS):
-            here = setup.model_copy(update={"unit": unit})
-            ranked |= rank(m for m in read.measurements if (m.target, m.setup) == (target, here))
-            plans = [plan for plan in read.plans if (plan.target, plan.setup) == (target, here)]
+            unit_setup = setup.model_copy(update={"unit": unit})
+            ranked |= rank(m for m in read.measurements if (m.target, m.setup) == (target, unit_setup))
+            plans = [plan for plan in read.plans if (plan.target, plan.setup) == (target, unit_setup)]
             whole |= _chosen(plans, point)
         choices = {model: plan.choices for model, plan in whole.items()}
         partial = {model: plan.partial for model, plan in whole.items() if plan.partial != "auto"}

@@ -156,7 +156,7 @@ def choices(results: TuningResults, graph: Graph, target: Target, model_hash: st
             hint="measure its front: mtool tune MODEL --board B --pareto, or leave the point out",
         )
     selected: dict[str, Choice] = {}
-    gone: dict[str, str] = {}
+    unusable: dict[str, str] = {}
     in_whole = results.whole.get(model_hash, {})
     for node, part in named_nodes(graph) if results.ranked or in_whole else ():
         key = record_of(node, part).key
@@ -167,11 +167,11 @@ def choices(results: TuningResults, graph: Graph, target: Target, model_hash: st
             try:
                 chosen(choice, registry.KERNELS[node.op], node, part, target)
             except UsageError as refused:
-                gone.setdefault(candidate, refused.what)
+                unusable.setdefault(candidate, refused.what)
                 continue
             selected[node.name] = choice
             break
-    for candidate, why in gone.items():
+    for candidate, why in unusable.items():
         log.warning("tuned schedule %s is skipped: %s", candidate, why)
     return selected
 

@@ -306,7 +306,7 @@ def struct(declared: str, fields: Mapping[str, Field]) -> list[str]:
     return [f"const {declared} = {{", *(f"    .{name} = {text}," for name, text in texts.items()), "};"]
 
 
-def flat(fields: Mapping[str, Field]) -> list[int]:
+def numbers_in(fields: Mapping[str, Field]) -> list[int]:
     """Return the numbers in a struct, in order."""
     return [number for value in fields.values() for number in (value if isinstance(value, tuple) else (value,))]
 
@@ -348,7 +348,7 @@ def convolution(call: Call, operation: Operation) -> None:
     offsets = bias_of(operation, channels)
     call.constant("bias", offsets.astype(np.int64) if wide and not narrow else offsets, "one an output channel")
     by = call.per_channel(scales_of(operation, channels), "an output channel")
-    call.buffer(call.buffer_bytes(flat(params), source, kernel, result))
+    call.buffer(call.buffer_bytes(numbers_in(params), source, kernel, result))
     call.lines += [
         *struct(f"cmsis_nn_{kind}_params params", params),
         *by,
@@ -413,7 +413,7 @@ def _dense(call: Call, operation: Operation) -> None:
         where = f"{{(void *)(uintptr_t)sums, {4 * count}}}"
     scales = product_scales(operation)
     several = not operation.operand(1).is_per_tensor
-    by = call.per_channel(scales, "an output") if several else _by("by", scales[0])
+    by = call.per_channel(scales, "an output") if several else _scaling_struct("by", scales[0])
     call.lines += [
         f"const cmsis_nn_context context = {where};",
         *struct("cmsis_nn_fc_params params", params),
@@ -444,7 +444,7 @@ def _batched(call: Call, operation: Operation) -> None:
         "const cmsis_nn_bmm_params params = {",
         f"    false, true, {{{', '.join(map(str, offsets))}, {{{low}, {high}}}}}",
         "};",
-        *_by("by", product_scales(operation)[0]),
+        *_scaling_struct("by", product_scales(operation)[0]),
         *dims(left_dims=left, right_dims=(1, parts, count, columns), output_dims=(1, parts, rows, count)),
         f"int8_t *turned = (int8_t *)(scratch + {sums});",
         f"for (int32_t part = 0; part < {parts}; ++part) {{",
@@ -607,8 +607,8 @@ def svdf(call: Call, operation: Operation) -> None:
         f"const cmsis_nn_context of_filters = {{{sums}, {4 * images * filters}}};",
         f"const cmsis_nn_context of_units = {{{totals}, {4 * images * units}}};",
         *struct("cmsis_nn_svdf_params params", params),
-        *_by("before", float(single[0] * single[1] / single[2])),
-        *_by("behind", float(single[2] * single[3] / single[4])),
+        *_scaling_struct("before", float(single[0] * single[1] / single[2])),
+        *_scaling_struct("behind", float(single[2] * single[3] / single[4])),
         *dims(
             input_dims=(images, numbers, 1, 1),
             state_dims=(images, steps * filters, 1, 1),
@@ -622,7 +622,7 @@ def svdf(call: Call, operation: Operation) -> None:
     ]
 
 
-def _by(name: str, scale: float) -> list[str]:
+def _scaling_struct(name: str, scale: float) -> list[str]:
     multiplier, shift = fixed_multiplier(scale)
     return struct(f"cmsis_nn_per_tensor_quant_params {name}", {"multiplier": multiplier, "shift": shift})
 

@@ -491,7 +491,7 @@ class EthosU(Backend):
         try:
             result = vela.compiled(path, self._vela_options(), names)
         except OperationsRefused as failed:
-            reasons = {op.name: why for op in region.operations if (why := _why(op, failed.reasons))}
+            reasons = {op.name: why for op in region.operations if (why := _reason(op, failed.reasons))}
             raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
         return product_of(region, result, self._driver())
 
@@ -511,7 +511,7 @@ class EthosU(Backend):
         return {f"{FOLDER}/{path.name}": path.read_bytes() for path in paths if path.suffix in (".c", ".h")}
 
 
-def _why(operation: Operation, reasons: Mapping[str, str]) -> str:
+def _reason(operation: Operation, reasons: Mapping[str, str]) -> str:
     """Return why Vela refuses an operation, or the padding before it; "": it does not."""
     tensors = [*(x.tensor for x in operation.outputs), *(padded_name(x) for x in operation.variables)]
     return next((reasons[name] for name in tensors if name in reasons), "")

@@ -51,12 +51,12 @@ class Call(CallBuilder):
         self.backend = backend
         self.sides = (device_region.inputs, device_region.outputs)
         pointers, borders = [], []
-        for side, operands, theirs, steps, statement in (
+        for side, operands, device_operands, steps, statement in (
             ("input", region.inputs, self.sides[0], self.prepare, "half_{0}[i] = mt_f16_store({0}[i]);"),
             ("output", region.outputs, self.sides[1], self.finish, "{0}[i] = mt_f16_load(half_{0}[i]);"),
         ):
             declarations, loops, names = [], [], []
-            for number, (operand, other) in enumerate(zip(operands, theirs, strict=True)):
+            for number, (operand, other) in enumerate(zip(operands, device_operands, strict=True)):
                 name = f"{side}{number}"
                 names.append(f"half_{name}" if operand.dtype is not other.dtype else name)
                 if operand.dtype is not other.dtype:

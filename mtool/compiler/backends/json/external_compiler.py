@@ -256,14 +256,14 @@ def compile_region(
     if done.returncode:
         raise BackendError(
             f"{subject} failed with exit code {done.returncode}",
-            details=["$ " + " ".join(argv), *in_the_users_names(lines, region)],
+            details=["$ " + " ".join(argv), *with_user_names(lines, region)],
             hint="--backend-fallback leaves such regions to C",
         )
     if output.is_symlink() or not output.is_file() or not 0 < output.stat().st_size <= _MOST_BYTES:
         new = sorted({path.name for path in folder.iterdir()} - before)
         expected = f"expected {output.name}, a file of 1 to {_MOST_BYTES:,} bytes, written to {{output}}"
         details = [expected, f"found {', '.join(new) or 'no new file'} in its working folder"]
-        details += in_the_users_names(lines, region)
+        details += with_user_names(lines, region)
         raise BackendError(f"{subject} exited with 0, but wrote no binary", details=details)
     return Compiled(output.read_bytes(), **_report(report, subject))
 
@@ -290,7 +290,7 @@ def _report(path: Path, name: str) -> dict[str, int]:
     return numbers
 
 
-def in_the_users_names(lines: Sequence[str], region: Region) -> list[str]:
+def with_user_names(lines: Sequence[str], region: Region) -> list[str]:
     """Return lines with the user's node names added after the names from the region's files."""
     labels: dict[str, str] = {}
     for number, operation in enumerate(region.operations):
