@@ -305,7 +305,7 @@ class _Source:
         return result
 
     def _read(self) -> Graph:
-        """Read the model; the graph notes an input that is given by rows."""
+        """Read the model; the graph notes a streamed input."""
         graph = replace(frontend.load(self.path, self.request), for_size=self.request.optimize == "size")
         return with_streamed_input(graph, self.request.stream) if self.request.is_streamed else graph
 
@@ -467,7 +467,7 @@ def compile_models(sources: Sequence[tuple[Path, Request]], board: Board, arenas
         UsageError: a file is missing, a request names nothing in the model, `partial` contradicts the conventions,
             or a requested schedule can't compute its node; two models have the same name, or one that begins with
             the other's, or different calling conventions; models interleave but do not run operator by operator,
-            or share an arena with one whose input is given by rows or that needs another section.
+            or share an arena with one whose input is streamed or that needs another section.
         ModelError: a model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()

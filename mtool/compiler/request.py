@@ -35,7 +35,7 @@ class Request(ModelOptions):
     compress: "auto" packs constants where that is worth its time and memory, "none" never, the others in one way.
     conventions: how the model and its operators are called, and what runs them
         (mtool.compiler.codegen.conventions).
-    stream: the input that is given by rows, if the conventions' interface is "feed"; "": the only one.
+    stream: the input that is streamed by rows, if the conventions' interface is "feed"; "": the only one.
     schedules: the user's choices, by node (`pw_2`); the cost model chooses all others.
     backends: those that may compute parts of the network, in order of preference.
     tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
@@ -73,17 +73,17 @@ class Request(ModelOptions):
         return self.tolerance if self.backends else 0
 
     def __post_init__(self) -> None:
-        """Let an input that is given by rows choose the interface."""
+        """Choose the interface for a streamed input."""
         if self.stream and self.conventions.interface == "c":
             object.__setattr__(self, "conventions", replace(self.conventions, interface="feed"))
 
     @property
     def is_streamed(self) -> bool:
-        """Whether an input is given by rows, as they arrive."""
+        """Whether an input is streamed row by row."""
         return self.conventions.interface == "feed"
 
     def check_stream(self, open_sizes: Collection[str] = ()) -> None:
-        """Refuse options that can't be combined with an input that is given by rows.
+        """Refuse options that can't be combined with a streamed input.
 
         Raises:
             UsageError: there is a backend, inputs lie in the caller's memory, or a size is known only at run time.

@@ -1,4 +1,4 @@
-"""Backends: what computes parts of a network instead of mtool's own C.
+"""Backends, which compute parts of a network instead of mtool's own C.
 
 A backend is a class (`Backend`): what it claims, and how it compiles a `Region` of claimed operations to a `Product`.
 Each name is loaded when it is first used: most compiles have no backend.

@@ -73,7 +73,7 @@ TENSOR = re.compile(r"(input|output)(\d+)")
 
 
 def bytes_named(name: str, product: Product, region: Region) -> int | None:
-    """Return the bytes of the tensor, buffer or constant with this name; None: there is none."""
+    """Return the bytes of the tensor, buffer or constant with this name; None: it does not exist."""
     if name == "scratch":
         return product.scratch_bytes or None
     match = TENSOR.fullmatch(name)
@@ -155,7 +155,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
 
 
 def _ordered(nodes: Iterable[Node], graph: Graph) -> list[Node]:
-    """Return the nodes in an order in which they can be computed, close to the present one."""
+    """Return the nodes in an order in which they can be computed, close to the current one."""
     first = {value: number for number, node in enumerate(graph.nodes) for value in node.outputs}
     listed = sorted(nodes, key=lambda node: max(first[value] for value in node.outputs if value))
     producer = {value: number for number, node in enumerate(listed) for value in node.outputs}

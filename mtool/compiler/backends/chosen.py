@@ -37,7 +37,7 @@ class Chosen:
     inputs_only: bool = False
 
     def skips(self, operation: Operation) -> str:
-        """Return why an operation is not given to the backend; "": it is."""
+        """Return why the backend must not compute an operation; "": it may."""
         names = _names_of(operation)
         if names & self.skip:
             return "skip= names it"

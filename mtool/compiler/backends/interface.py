@@ -246,7 +246,7 @@ class OperationsRefused(BackendError):
     """A compiler behind a backend refuses operations that the backend has claimed; the others are tried again.
 
     Args:
-        what: what is wrong.
+        what: the message.
         reasons: why, by the names of the operations.
         details, hint: as of every error.
     """
@@ -291,7 +291,7 @@ class Region:
     operations: in an order in which they can be computed.
     inputs, outputs: the tensors that cross its border, each once.
     context: the target.
-    body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for backends
+    body: the same as a graph, as the frontend leaves it and rounded as the rest of the network, for backends
         that compile graphs: its inputs and outputs are the region's. None: the region was not separated yet.
     """
 

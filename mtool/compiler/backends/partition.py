@@ -77,7 +77,7 @@ def cost_of(backend: Backend, region: Region) -> float | None:
 
 
 def compiled_by(backend: Backend, region: Region) -> Product:
-    """Let a backend compile a region in a folder of its own, and check what it returns.
+    """Compile a region by its backend in a new folder, and check the result.
 
     Raises:
         BackendError: it failed, or returned a malformed product.
@@ -500,9 +500,9 @@ class Partitioner:
         return "" if missing is None else f"{missing} does not exist with this rounding"
 
     def _is_computed(self, operand: Operand) -> bool:
-        """Whether a tensor of the view is what goes by its name in the graph that is computed.
+        """Whether the computed graph's tensor of that name has the same elements.
 
-        There, names within an operator of the file may stand for other numbers of 32 bits; what is stored is the same.
+        Stored tensors have; 32-bit values inside an operator of the file may differ.
         """
         value, graph, view = operand.value, self.graph, self.view
         if graph is view or graph.types.get(value) != operand.type:
@@ -585,7 +585,7 @@ def partition(
     falls_back: bool = False,
     cost_in_c: Callable[[Graph], float] | None = None,
 ) -> Partition:
-    """Give backends the regions of a network that they claim.
+    """Replace the regions of a network that backends claim by calls.
 
     Args:
         view: the network as the frontend leaves it where integers are rounded as in ONNX.
@@ -644,7 +644,7 @@ def divide(
 ) -> Division:
     """Return the regions that backends claim, without compiling them; the arguments are those of `partition`."""
     partitioners = [Partitioner("", view, graph, graph.name, chosen, context, cost_in_c)]
-    for partitioner in partitioners:  # which grow
+    for partitioner in partitioners:  # the list grows
         partitioners += partitioner.inside()
     operations = [operation for partitioner in partitioners for operation in partitioner.operations]
     for choice in chosen:

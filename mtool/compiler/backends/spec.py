@@ -49,7 +49,7 @@ class BackendSpec:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a Python file of the user's own."""
+        """Whether it is the user's Python file."""
         return self.where.endswith(".py")
 
 

@@ -46,7 +46,7 @@ from mtool.compiler.plan.whole import lay_out_steps
 
 # Lower the operators of a plan to bytecode instructions.
 
-# What follows a kernel's results: an expression that a call of its own computes, from the output or from scratch.
+# What follows a kernel's results: an expression, which a separate call computes from the output or from scratch.
 
 
 @frozen

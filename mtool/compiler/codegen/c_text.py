@@ -172,7 +172,7 @@ def _laid_out(lines: str, target: Target) -> Part:
     return Part(note + (text if part.kind == "table" else wrapped(text)), part.kind, part.name, len(note))
 
 
-# Qualifiers of constants: an AVR has them in a memory of their own, elsewhere they have no effect.
+# Qualifiers of constants: an AVR has them in a separate memory, elsewhere they have no effect.
 
 
 def qualified(code: str, target: Target) -> str:
@@ -313,7 +313,7 @@ def _with(name: str, number: str, line: str) -> str:
 
 
 def _leaves(inside: Sequence[str]) -> bool:
-    """Whether a loop's body has a `break` or `continue` of its own, outside inner loops."""
+    """Whether a loop's body has a `break` or `continue` outside inner loops."""
     heads: list[str] = []
     for line in inside:
         while heads and line.strip() and _indent(heads[-1]) >= _indent(line):
@@ -369,7 +369,7 @@ def _simplified(line: str) -> str:
 
 
 def _without_loop(lines: Sequence[str], head: int) -> list[str] | None:
-    """Return the lines without the loop at `head`, which runs once; None: there is none, or it must stay a loop."""
+    """Return the lines without the loop at `head`, which runs once; None: no such loop, or it must stay one."""
     match = _LOOP.fullmatch(lines[head])
     if match is None or not 0 < int(match[4]) - int(match[3]) <= int(match[5] or 1):
         return None

@@ -335,7 +335,7 @@ def moved(arguments: Sequence[str], moves: Sequence[int]) -> list[str]:
     ]
 
 
-# Control nodes in C: a function that calls the operators of the branch taken, or those of a loop's body.
+# Control nodes in C: a function that calls the operators of the selected branch, or those of a loop's body.
 #
 # The tensors of a graph lie in the function's scratch, where its plan puts them; the tensors that it reads and writes
 # outside are the function's arguments.
@@ -361,7 +361,7 @@ def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Sym
         node: the node.
         graph: the graph that contains it.
         bodies: its own graphs.
-        symbol: returns the C symbol of a constant that the function needs, from a name of its own.
+        symbol: returns the C symbol of a constant that the function needs, from its name there.
     """
     names = _Names(node, graph)
     lines = _branches(names, bodies) if isinstance(node.attrs, Branches) else _rounds(names, bodies[0], symbol)

@@ -102,7 +102,7 @@ def integrity(model: CModel) -> list[str | Part]:
 
 
 def _sum(constants: Iterable[Array], part: int) -> int:
-    """Return the sum that mt_integrity.c finds: of the CRCs of what each run checks of each constant."""
+    """Return the sum that mt_integrity.c computes: of the CRCs of the parts of constants that each run checks."""
     total, remaining = 0, part
     for data in constants:
         text = np.ascontiguousarray(data).tobytes()

@@ -27,9 +27,9 @@ class Place:
     Attributes:
         arena: the C symbol of the arena that they share; empty: the model has its own.
         descriptor: the C symbol of the model's descriptor for the RPC server.
-        next: the descriptor of the model after it; empty: there is none.
+        next: the descriptor of the model after it; empty: none.
         section: the arena's section in the object file; empty: that of crt/include/mt_place.h.
-        unit: the memory protection around the model while it runs; None: there is none.
+        unit: the memory protection around the model while it runs; None: none.
         guard: each run checks the model's memory (mtool.compiler.codegen.guard).
     """
 

@@ -44,7 +44,7 @@ def check_protection(model: CModel) -> None:
 
 
 def protection_of(model: CModel, in_ram: int) -> Protection | None:
-    """Return the memory protection of a model; None: there is none. `in_ram`: the bytes of constants in RAM."""
+    """Return the memory protection of a model; None: none. `in_ram`: the bytes of constants in RAM."""
     plan, interface, unit = model.plan, model.interface, model.place.unit
     if unit is None:
         return None
@@ -71,7 +71,7 @@ def _area(unit: Unit, name: str, offset: int, used: int) -> Area:
 
 
 def _spans(plan: Plan, place: Place) -> list[tuple[str, int, int]]:
-    """Return the model's parts of the arena: all of its own; of a shared one its states and what follows all states."""
+    """Return the model's parts of the arena: all of it, or of a shared one its states and what follows all states."""
     if not plan.arena_bytes:
         return []
     if not place.arena:
@@ -128,7 +128,7 @@ def arena_definition(symbol: str, macro: str, alignment: int, size: int, unit: U
         macro: the macro with its bytes.
         alignment: the alignment that its contents need.
         size: its bytes.
-        unit: the memory protection to whose granules it is aligned and padded; None: there is none.
+        unit: the memory protection to whose granules it is aligned and padded; None: none.
     """
     if unit is None:
         return [_defined(symbol, macro, alignment)]

@@ -20,7 +20,7 @@ class WeightedSum(WithEpilogue):
     pad_value: the integer input's representation of 0: its zero point.
     float_bias: the epilogue adds the model's float bias, which may be rounded to whole steps of the accumulator
         where the result is an integer (mtool.compiler.passes.fold_constants).
-    magnitude: each element of the input is this number or its negative; 0: not known.
+    magnitude: each element of the input is this number or its negative; 0: unknown.
     macs: the multiply-accumulates of the original model, if channels have been removed; None: those of its shapes.
     """
 
@@ -124,7 +124,7 @@ def weight_offset(node: Node, graph: Graph) -> int:
 
 
 def _offset(least: int, most: int) -> int:
-    """Return the smallest offset that brings weights from `least` to `most` into int8; 0: there is none."""
+    """Return the smallest offset that brings weights from `least` to `most` into int8; 0: none."""
     low, high = most - 127, least + 128
     offset = min(max(0, low), high)
     return offset if low <= high and abs(offset) <= FARTHEST else 0

@@ -40,7 +40,7 @@ MOST_GROWN = 0.1
 ALWAYS_BYTES = 10 * 1024
 """Working memory that is worth its size in models with fewer constants too."""
 UNKNOWN_FLASH_BYTES = 1024 * 1024
-"""The flash that is assumed where none is known, as in a package for several chips."""
+"""The flash that is assumed if it is unknown, as in a package for several chips."""
 UNKNOWN_RAM_BYTES = 256 * 1024
 
 Grown = tuple[tuple[str, Schedule], ...]
@@ -85,7 +85,7 @@ class Offers:
             room = size - CODE_BYTES - self.constant_bytes
             if optimize == "balanced":
                 room = min(room, int(MOST_GROWN * self.constant_bytes))
-            chosen = self._worked(optimize, size, UNKNOWN_RAM_BYTES if ram_bytes is None else ram_bytes)
+            chosen = self._in_working_memory(optimize, size, UNKNOWN_RAM_BYTES if ram_bytes is None else ram_bytes)
             before = chosen if optimize == "balanced" else {}
             better = [
                 replace(offer, saved=offer.saved - before[offer.operator].saved) if offer.operator in before else offer
@@ -94,7 +94,7 @@ class Offers:
             chosen |= {offer.operator: offer for offer in chosen_offers(better, optimize, size, room)}
         return tuple((name, offer.schedule) for name, offer in chosen.items() if offer.schedule is not None)
 
-    def _worked(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:
+    def _in_working_memory(self, optimize: Optimize, flash_bytes: int, ram_bytes: int) -> dict[str, Offer]:
         """Return the operators that take working memory: each as much as is worth its size, at most a limit."""
         chosen: dict[str, Offer] = {}
         most = max(self.constant_bytes, ALWAYS_BYTES)
@@ -109,7 +109,7 @@ class Offers:
 
 
 def chosen_offers(offers: Iterable[Offer], optimize: Optimize, size: int, room: int) -> list[Offer]:
-    """Return the offers that are taken, those that save most per byte first.
+    """Return the accepted offers; those that save most per byte come first.
 
     Args:
         offers: the offers.
@@ -200,7 +200,7 @@ class SlowFlash:
         taken_bytes: the bytes that the framework takes there.
         code_cache_bytes: the size of the cache of code, which may be that of data too.
         has_prefetch: whether the next read starts while the current one is executed.
-        hot_bytes: the size of the RAM for code; 0: there is none.
+        hot_bytes: the size of the RAM for code; 0: none.
     """
 
     waits: int
@@ -404,7 +404,7 @@ def worth_packing(plan: Plan, room: PackingRoom) -> Mapping[str, Way]:
     if room.coding == "auto" and gain < CODED_BYTES:
         offers = [(title, [packing]) for title, packing in plain.items()]
     small, dropped = _chosen(plan, room, steps, offers)
-    while dropped:  # what would have taken too much of the arena leaves its time to others
+    while dropped:  # packings that need too much of the arena free their time for others
         offers = [(title, packings) for title, packings in offers if title not in dropped]
         small, dropped = _chosen(plan, room, steps, offers)
     if room.coding == "auto" and not _is_of_few_bits(plan, [steps[title][0] for title in small]):

@@ -11,7 +11,7 @@ from mtool.compiler.kernels.target import Target
 
 
 class Around:
-    """A wrapper around a schedule, with the schedule's attributes where it has none of its own."""
+    """A wrapper around a schedule; attributes that it lacks are the schedule's."""
 
     inner: Schedule
 

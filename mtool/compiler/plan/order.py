@@ -17,9 +17,9 @@ FEW = 8  # nodes that are tried after that
 
 
 def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io, order: Order = "auto") -> tuple[Node, ...]:
-    """Return the nodes in an order with a small peak: the given order, or a better one from a beam search.
+    """Return the nodes in an order with a small peak: the original order, or a better one from a beam search.
 
-    `order` "written" keeps the given order, except that states are read before they are written.
+    `order` "written" keeps the original order, except that states are read before they are written.
     """
     readers = graph.consumers()
     is_chain = all(len({node.name for node in nodes}) <= 1 for v, nodes in readers.items() if v not in graph.constants)
@@ -116,7 +116,7 @@ def _numbers(bits: int) -> Iterator[int]:
 
 
 def _few(state: _State, moves: Sequence[_Move]) -> list[int]:
-    """Return a few possible moves: those that waited for the last one, then the first in the given order."""
+    """Return a few possible moves: those that waited for the last one, then the first in the original order."""
     waited = state.last.before if state.last is not None else ()
     fresh = (number for number in waited if state.ready & moves[number].bit)
     return [*dict.fromkeys([*itertools.islice(fresh, FEW), *itertools.islice(_numbers(state.ready), FEW)])]
@@ -146,7 +146,7 @@ def _after(state: _State, done: int, move: _Move) -> tuple[int, int, int]:
 
 
 def _moves(graph: Graph) -> tuple[list[_Move], _State]:
-    """Return every node as a move, in the given order, and the state before the first."""
+    """Return every node as a move, in the original order, and the state before the first."""
     size = {value: kind.bytes for value, kind in graph.types.items() if value not in graph.constants}
     value_bit = {value: 1 << number for number, value in enumerate(size)}
     number_of = {node.name: number for number, node in enumerate(graph.nodes)}

@@ -133,7 +133,7 @@ def candidates_at_peak(plan: Plan) -> Iterator[Candidate]:
 def candidates_of(
     plan: Plan, regions: Iterable[tuple[int, Region]], ways: Chunkings, limit: float = math.inf
 ) -> Iterator[Candidate]:
-    """Yield the ways to compute regions, given with the peak outside each, that need less memory than a limit."""
+    """Yield the ways to compute regions, each with the peak outside it, that need less memory than a limit."""
     numbers = itertools.count()
     for outer, region in regions:
         for chunks in ways(plan.graph, region):
@@ -467,7 +467,7 @@ def plan_of(plan: Plan, candidate: Candidate, most: float, chooser: Chooser, lim
 
 @frozen
 class _Applied:
-    """A candidate with its graph; `storages` are those of its steps, if known."""
+    """A candidate with its graph; `storages` are those of its steps, if computed already."""
 
     candidate: Candidate
     graph: Graph

@@ -15,7 +15,7 @@ _READ_ONLY = re.compile(r"\.?(text|rodata|init|fini|init_array|fini_array|(isr_)
 
 
 def section_fault(section: str) -> str:
-    """Return why an arena, or a pool of it, can't be placed in a section; empty: it can, or none is given."""
+    """Return why an arena, or a pool of it, can't be placed in a section; empty: it can, or none is requested."""
     if section and not SECTION.fullmatch(section):
         return "not a valid section name: use letters, digits, _ and ."
     return "a section of code or constants, which lie in flash" if _READ_ONLY.fullmatch(section) else ""

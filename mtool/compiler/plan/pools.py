@@ -29,7 +29,7 @@ MOST = 16
 
 
 def requested_pools(board: Board, requested: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Return the requested pools, with the board's values where none are given.
+    """Return the requested pools, with the board's values as defaults.
 
     Raises:
         UsageError: a pool is not a memory of the board, is larger than it or not writable, or two have the same name.
@@ -276,7 +276,7 @@ def _first_fit(
 ) -> _Fit:
     """Place storages in an order, each in the first pool in which it fits, at the lowest offset.
 
-    Storages in `starts` try the pool given there first.
+    Storages in `starts` try that pool first.
     """
     inside: list[dict[int, int]] = [{} for _ in pools]
     placed: dict[int, tuple[int, int]] = {}

@@ -285,7 +285,7 @@ class _Builder(RowOrder):
             self.parts.append(value)
 
     def make_way(self, value: str) -> None:
-        """Move the rows of a buffer that are still needed out of the place of the next rows, if there are any."""
+        """Move a buffer's rows that are still needed away from where the next rows are written."""
         buffer, top = self.buffers.get(value), self.top.get(value, -1)
         if buffer is None or value == self.region.result or top < 0 or not buffer.contents:
             return

@@ -63,7 +63,7 @@ def _laid_out(plan: Plan, states: Sequence[Storage], start: int, end: int) -> Pl
 
 
 def moved(plan: Plan, offsets: Mapping[int, int]) -> Plan:
-    """Return a plan with its storages moved to new offsets, given by `id`."""
+    """Return a plan with its storages at new offsets, by their `id`."""
     home = {value: (offset, offsets[id(storage)]) for storage, offset in plan.storages for value in storage.values}
     lies = aliases(plan.graph)
 

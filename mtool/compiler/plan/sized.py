@@ -158,7 +158,7 @@ def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Siz
         node = next(node for node in sample.nodes if node.name == plain.name)
         if not schedule.supports(node, sample, target):
             if 1 in point:
-                continue  # size 1 has forms of its own, which are not needed
+                continue  # size 1 may have other forms, which are not needed
             raise DifferError(f"the schedule does not support size {', '.join(map(str, point))}")
         kernels[point] = schedule.emit(node, sample, target)
         if all(size <= most for size, most in zip(point, top, strict=True)):

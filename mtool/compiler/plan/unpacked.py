@@ -39,7 +39,7 @@ AUTO = Way()
 
 @frozen
 class Block:
-    """Some output channels of a node, as a node of its own; `graph` has its constants and the output's shape."""
+    """Some output channels of a node, as a separate node; `graph` has its constants and the output's shape."""
 
     node: Node
     graph: Graph
@@ -100,7 +100,7 @@ class Unpacking(Around):
 
     @property
     def _pixels(self) -> int:
-        """The pixels of which a block has results, which are stored apart; 0: its results lie side by side."""
+        """The pixels for which a block has results, stored apart; 0: its results are contiguous."""
         kind = self.blocks[0].graph.types[self.blocks[0].node.outputs[0]]
         pixels = kind.count // kind.shape[-1] if len(self.blocks) > 1 else 1
         return pixels if pixels > 1 else 0
@@ -110,7 +110,7 @@ class Unpacking(Around):
         return {**self.inner.knobs(), WEIGHTS: KNOBS[WEIGHTS]}
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """The schedule's own; none in blocks, of which each reads the whole input."""
+        """The schedule's own; none in blocks, since each reads the whole input."""
         return self.inner.in_place(node, graph) if len(self.blocks) == 1 else ()
 
     def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:

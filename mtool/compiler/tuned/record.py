@@ -161,7 +161,7 @@ Record = Annotated[Measurement | WholePlan, Field(discriminator="kind")]
 
 
 def setup_of(board: Board, template: str, unit: Unit | None = None) -> Setup:
-    """Return the setup of a board's firmware; the unit is its timer's unless another is given."""
+    """Return the setup of a board's firmware; the unit is its timer's by default."""
     placed = board.placed_by(template)
     memories: dict[str, str] = {
         role: f"{name} {memory.size} B at {memory.base:#x}"
@@ -230,7 +230,7 @@ class Log:
 
 
 def append(path: Path, record: Measurement | WholePlan) -> None:
-    """Append a record to a log as a line of its own; it is on the disk when this returns.
+    """Append a record to a log as a separate line; it is on the disk when this returns.
 
     Raises:
         UsageError: the file can't be written.
@@ -239,7 +239,7 @@ def append(path: Path, record: Measurement | WholePlan) -> None:
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Read logs, and all logs of folders (`*.jsonl`), in the order given.
+    """Read logs, and all logs of folders (`*.jsonl`), in this order.
 
     Raises:
         UsageError: one is missing or not a log, or has a line with another schema or an unknown key.

@@ -71,7 +71,7 @@ class Library:
     def files(self, functions: Iterable[str]) -> dict[str, bytes]:
         """Return the files that functions need, by path in the model's folder.
 
-        They are the user's own, except for the paths in `#include` and a line that disables warnings.
+        The user's files, with changed paths in `#include` and a line that disables warnings.
 
         Raises:
             BackendError: it has no such function.
@@ -154,7 +154,7 @@ class Library:
 
 
 def _with_paths(name: str, text: str) -> str:
-    """Let a header in a folder of its own find the others above it."""
+    """Return a header's text, with `../` in its includes if it lies in a subfolder."""
     if "/" not in name:
         return text
     return _INCLUDE.sub(lambda match: f"{match[1]}../{match[2]}{match[3]}", text)
@@ -244,7 +244,7 @@ class Call(CallBuilder):
         return name
 
     def result(self, operand: Operand, name: str) -> str:
-        """Return a result's name in C; one that nothing outside reads gets a name of its own."""
+        """Return a result's name in C; one that only the region reads is an array in the scratch."""
         return self.names.get(operand.value) or self.array(name, f"{operand.dtype.label}_t", operand.type.bytes)
 
     def copied_state(self, old: Operand, new: Operand, name: str) -> str:
@@ -272,7 +272,7 @@ class Call(CallBuilder):
     def buffer_bytes(self, *arguments: Sequence[int] | int) -> int:
         """Return the working memory of the function on the core; a sequence is a struct of int32_t.
 
-        Whether an Arm core without Helium has the DSP extension is for the flags of its build to say: both will do.
+        It suits builds with and without the DSP extension, which their flags decide.
         """
         name = f"{self.function}_get_buffer_size"
         names = [f"{name}_mve"] if self.has_helium else [name, f"{name}_dsp"]

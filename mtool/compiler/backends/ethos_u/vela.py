@@ -48,7 +48,7 @@ class Compiled:
     constants: weights, scales and tables, encoded.
     bases: the bytes behind each base address, by its number; `constant_base` is that of `constants`.
     inputs, outputs: where the model's tensors lie.
-    cycles: Vela's estimate of an inference; 0: there is none.
+    cycles: Vela's estimate of an inference; 0: none.
     same: base addresses that are another's, by their numbers.
     """
 

@@ -107,7 +107,7 @@ def by_driver(call: Call, driver: Driver, device: Device, scratch_bytes: int) ->
 
 
 def by_simulator(call: Call, words: tuple[str, ...], binary_bytes: int, timeout_s: float) -> None:
-    """Append the call of a simulator: in a folder of its own, write input files, run it, read output files."""
+    """Append the call of a simulator: write input files to a new folder, run it, read output files."""
     backend, region = call.backend, call.region
     header, source = f"{backend}_simulator.h", f"{backend}_simulator.c"
     texts = {name: (_HERE / f"simulator{Path(name).suffix}").read_text() for name in (header, source)}
