@@ -160,7 +160,7 @@ class Cache:
                         yield path, status
 
     def _make_room(self) -> None:
-        entries = sorted(self._entries(), key=lambda one: one[1].st_mtime_ns)  # the time of the last use
+        entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime_ns)  # the time of the last use
         size = sum(status.st_size for _, status in entries)
         most = self.limit if size <= self.limit else self.limit * _KEPT
         for path, status in entries:

@@ -313,16 +313,16 @@ def _is_real(value: Any) -> bool:
 
 
 _PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
-    bool: ("True or False", lambda one: type(one).__name__ in ("bool", "bool_"), bool),  # NumPy's too
-    int: ("a whole number", lambda one: isinstance(one, numbers.Integral) and not isinstance(one, bool), int),
-    float: ("a number", _is_real, lambda one: one),
-    str: ("a string", _is_text, lambda one: one),
+    bool: ("True or False", lambda value: type(value).__name__ in ("bool", "bool_"), bool),  # NumPy's too
+    int: ("a whole number", lambda value: isinstance(value, numbers.Integral) and not isinstance(value, bool), int),
+    float: ("a number", _is_real, lambda value: value),
+    str: ("a string", _is_text, lambda value: value),
     Path: (
         "a path",
-        lambda one: isinstance(one, Path) or _is_text(one),
-        lambda one: Path(one) if _is_text(one) else one,
+        lambda value: isinstance(value, Path) or _is_text(value),
+        lambda value: Path(value) if _is_text(value) else value,
     ),
-    NoneType: ("None", lambda one: one is None, lambda one: one),
+    NoneType: ("None", lambda value: value is None, lambda value: value),
 }
 """The plain types: what messages call a value, how one is recognized, and how it is converted."""
 

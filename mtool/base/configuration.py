@@ -132,7 +132,7 @@ def _paths(value: str | list[str], file: Path) -> tuple[Path, ...]:
 
 
 def _expected() -> dict[str, str]:
-    """Return what a file may hold, by key."""
+    """Return the forms of the allowed entries, by key."""
     texts = dict.fromkeys(_PATHS, '{0} = ["..", ".."]') | dict.fromkeys(_TABLES, "[{0}]")
     names = [field.name for field in fields(Configuration) if field.name != "file"]
     return {name: texts.get(name, '{0} = ".."').format(name) for name in names}

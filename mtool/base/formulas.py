@@ -199,7 +199,7 @@ def _of_basis(
     return formula if all(computed == value for computed, value in zip(at, values, strict=True)) else None
 
 
-def _is_same(one: Formula, other: Formula, names: tuple[str, ...], points: tuple[Point, ...], period: int) -> bool:
+def _is_same(formula: Formula, other: Formula, names: tuple[str, ...], points: tuple[Point, ...], period: int) -> bool:
     """Whether two formulas agree from the smallest to the largest value of each size."""
     columns = dict(zip(names, zip(*points, strict=True), strict=True))
     top = {name: max(column) for name, column in columns.items()}
@@ -207,7 +207,7 @@ def _is_same(one: Formula, other: Formula, names: tuple[str, ...], points: tuple
         remainders = {size % period for size in column}
         for size in (size for size in range(min(column), top[name] + 1) if size % period in remainders):
             at = {**top, name: size}
-            if one.at(at) != other.at(at):
+            if formula.at(at) != other.at(at):
                 return False
     return True
 

@@ -132,7 +132,7 @@ def usage_error(wrong: TyperException) -> UsageError:
 
 
 def _correction(message: str) -> str:
-    """Return what to type instead of a word that is not a command: a model's path, or "help"."""
+    """Return a hint for a word that is not a command: a model's path, or "help"."""
     if (name := re.fullmatch(r"No such command '(.*)'", message)) is not None:
         if name[1].endswith(_MODELS):
             return f"a command comes first: mtool run {argument(name[1])}"

@@ -165,7 +165,7 @@ def _wait(models: "Sequence[LongestOperator]") -> str:
     unknown = sorted({backend for other in others for backend in other.unknown})
     if unknown:
         return f"{first.model} waits for others: not known: no estimate by {_of_backends(unknown)}"
-    most = max(others, key=lambda one: one.stretch_instructions)  # times are not known of each
+    most = max(others, key=lambda other: other.stretch_instructions)  # times are not known of each
     time = "" if most.stretch is None else f", {most.stretch.milliseconds:.3g} ms ± {most.stretch.error:.0%}"
     return f"{first.model} waits for at most {most.stretch_share:.0%} of an inference of {most.model}{time}"
 

@@ -128,7 +128,7 @@ def mlperf(
 
 
 def _seconds_of(board: "Board") -> str:
-    """Return what an emulated board counts as a second; "": the board is not emulated."""
+    """Return the length of a second on an emulated board, as text; "": the board is not emulated."""
     if board.emulator is None:
         return ""
     if board.emulator.is_the_firmware:

@@ -57,7 +57,7 @@ def _model(text: str) -> Path:
 
 
 def _placeholder(kind: Any) -> str | None:
-    """Return what stands for a number in --help; None: the values of another type are listed."""
+    """Return the placeholder of a number in --help; None: the values of another type are listed."""
     return next((placeholder for of, placeholder in _NUMBERS.items() if of in (kind, *get_args(kind))), None)
 
 

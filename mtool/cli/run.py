@@ -118,7 +118,7 @@ def described(value: "Array") -> str:
 
 
 def _count_note(tensor: "Tensor", sample: "Sample") -> str:
-    """Return how many elements an output has, where that depends on data."""
+    """Return an output's number of elements as text, where it depends on data."""
     if tensor.count is None or tensor.count_axis is None:
         return ""
     return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"

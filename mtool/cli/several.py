@@ -27,7 +27,7 @@ _WRITTEN = ("output", "dump")  # files written for each model
 
 
 def options(values: Mapping[str, Any], paths: Sequence[Path]) -> "tuple[Options, ...]":
-    """Return how each model is compiled, from what was given on the command line.
+    """Return each model's options, from those on the command line.
 
     Args:
         values: the values of the options. In a list, a value that begins with a model's name and @ is for that

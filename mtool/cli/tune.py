@@ -116,7 +116,7 @@ def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "Fitted":
 
 
 def _in_plan(row: "Row", chosen: str) -> str:
-    """Return how the table names a task's candidate in the plan; `chosen` is "" if none of them has a time."""
+    """Return the table's name for a task's candidate in the plan; `chosen` is "" if none of them has a time."""
     if not chosen:
         return "the default" + ("" if row.measured else ", not tried")
     return "the best" if row.best is not None and chosen == row.best.candidate else chosen

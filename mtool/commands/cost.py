@@ -227,7 +227,7 @@ class Cost:
         return time if self.clock_cycles is None else f"{plural.count(self.clock_cycles, 'cycle')} ({time})"
 
     def by_input(self) -> str:
-        """Return how the speed depends on the inputs, as text."""
+        """Return the speed's dependence on the inputs, as text."""
         if self.least_instructions == self.most_instructions:
             return f"the same for {self.inputs} inputs" if self.inputs else ""
         return f"{self.least_instructions:,} to {self.most_instructions:,} for {self.inputs} inputs"

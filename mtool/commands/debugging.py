@@ -329,7 +329,7 @@ def is_cabled(job: Job) -> bool:
 
 
 def planned(job: Job, options: DebugOptions) -> tuple[DebugPlan, list[str]]:
-    """Return what would be run on a board, and the commands before it; nothing is written or run, and no board is used.
+    """Return the plan for a board, and the commands before it; nothing is written or run, and no board is used.
 
     As it is not known whether an inference faults, gdb stops at the named operator, or at the first.
 

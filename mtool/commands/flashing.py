@@ -270,7 +270,7 @@ def _smoke(
     """Log the hashes of the firmware that answered, and run one inference of each model."""
     at = f" at {baud} baud" if baud else ""
     log.info("  %-9s          %s%s", "hello", _hashes(device[model.manifest.model].manifest), at)
-    return tuple(_smoke_of(device[one.manifest.model], one) for one in deployment.models or (model,))
+    return tuple(_smoke_of(device[part.manifest.model], part) for part in deployment.models or (model,))
 
 
 def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:

@@ -139,9 +139,9 @@ def check_interface(old: Description, new: Description) -> None:
                 details=[f"expected  {named[0]}", f"found     {named[1]}"],
                 hint="without --since it is an independent module, which can also be loaded",
             )
-        for one, other in zip(before, after, strict=True):
-            if (one.scale, one.zero_point) != (other.scale, other.zero_point):
-                log.warning("%s: the quantization has changed; callers must use the new scale and zero point", one.name)
+        for was, now in zip(before, after, strict=True):
+            if (was.scale, was.zero_point) != (now.scale, now.zero_point):
+                log.warning("%s: the quantization has changed; callers must use the new scale and zero point", now.name)
 
 
 def update_between(old: tuple[Module, bytes], new: tuple[Module, bytes]) -> ModuleUpdate:

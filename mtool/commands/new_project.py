@@ -192,7 +192,7 @@ def test_board_for(board: Board) -> Board:
     if _runs_here(board):
         return board
     alike = [other for other in boards.load_all().values() if other.cpu == board.cpu and _runs_here(other)]
-    alike.sort(key=lambda one: {*one.features} != {*board.features})
+    alike.sort(key=lambda other: {*other.features} != {*board.features})
     return alike[0] if alike else boards.get("host")
 
 
@@ -203,7 +203,7 @@ def _runs_here(board: Board) -> bool:
 
 
 def _check_folder(folder: Path, edits: Edits) -> Edits:
-    """Return what to do with existing files.
+    """Return how existing files are treated.
 
     Raises:
         UsageError: the folder is a project already, or has other contents.

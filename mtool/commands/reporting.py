@@ -233,7 +233,7 @@ def report(
 
 
 def _memories(size: Size, cost: Cost, manifest: Manifest, code_bytes: int) -> tuple[Need, ...]:
-    """Return what the firmware puts into each memory; `code_bytes`: the model's part of the code."""
+    """Return the contents of each memory; `code_bytes`: the model's part of the code."""
     needs = needs_of(size, manifest) or (  # an operating system places things
         Need("code and constants", 0, (Part("weights", cost.flash_const_bytes), Part("code", cost.flash_code_bytes))),
         Need("RAM", 0, (Part("arena", cost.arena_bytes), Part("data", cost.ram_static_bytes))),

@@ -124,7 +124,7 @@ class UserProject:
         return replace(options, program=program)
 
     def options_for(self, board: str, *, keep: bool = False, force: bool = False) -> Options:
-        """Return how the model is compiled and built for a board.
+        """Return the model's options for a board.
 
         Raises:
             UsageError: an option has an invalid value.

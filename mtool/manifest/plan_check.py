@@ -138,7 +138,7 @@ class _Check:
         return ""
 
     def _read(self, what: str, place: _Place, begin: int, size: int, parts: Sequence[str]) -> Iterator[str]:
-        """Yield what is wrong with a read: each byte must be of one of `parts`; of one alone, at its own place."""
+        """Yield the faults of a read: each byte must be of one of `parts`; if there is only one, at its own place."""
         if fault := self._fault_of_range(what, place, begin, size):
             yield fault
             return

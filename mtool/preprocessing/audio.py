@@ -99,7 +99,7 @@ class MicroSpeech:
     rows: int = within(0, 0)
 
     def values(self) -> Mapping[str, Any]:
-        """Return what the ranges hold for."""
+        """Return the parameters to check, by name."""
         return {**asdict(self), "half the rate": self.rate / 2}
 
     def _parts(self) -> tuple[Microfrontend, Rows]:

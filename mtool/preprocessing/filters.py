@@ -67,7 +67,7 @@ class Decimate:
     by: int = within(2, 2, 1024)
 
     def values(self) -> Mapping[str, Any]:
-        """Return what the ranges hold for."""
+        """Return the parameters to check, by name."""
         return asdict(self)
 
     def needs(self, target: Target) -> Target:

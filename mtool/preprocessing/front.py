@@ -106,7 +106,7 @@ class Kind(Protocol):
     """A kind of front end; the fields of its dataclass are its parameters, with the range of each in its metadata."""
 
     def values(self) -> Mapping[str, Any]:
-        """Return what the ranges hold for, and name: parameters whose default is another's value have that one."""
+        """Return the parameters to check, by name; one whose default is another's value has that value."""
 
     def needs(self, target: Target) -> Target:
         """Return the input that it needs to compute a target.

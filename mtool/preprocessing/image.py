@@ -30,7 +30,7 @@ class Image:
     offset: float = within(0.0, -MOST)
 
     def values(self) -> Mapping[str, Any]:
-        """Return what the ranges hold for."""
+        """Return the parameters to check, by name."""
         return {name: value for name, value in asdict(self).items() if value or name in ("scale", "offset")}
 
     def needs(self, target: Target) -> Target:

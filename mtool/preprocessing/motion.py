@@ -26,7 +26,7 @@ class _Windowed:
     hop: int = within(0, 1, "window")
 
     def values(self) -> Mapping[str, Any]:
-        """Return what the ranges hold for."""
+        """Return the parameters to check, by name."""
         return {**asdict(self), "hop": self.hop or self.window}
 
     def _features(self, w: Nodes, x: str, count: int) -> str:

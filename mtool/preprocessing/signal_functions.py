@@ -111,9 +111,9 @@ def transform(length: int, samples: int) -> onnx.FunctionProto:
     z = z.moved("Reshape", [half]).scaled((2**15 - 1) // 2)
     first, second = (w("Gather", part, [0]) for part in z.parts)
     ends = [_wrapped(w, w(kind, first, second)) for kind in ("Add", "Sub")]
-    one = z.moved("Gather", list(range(1, half // 2 + 1)))
-    two = z.moved("Gather", list(range(half - 1, half // 2 - 1, -1))).conjugate()
-    total, turn = one + two, (one - two).times(turns)
+    a = z.moved("Gather", list(range(1, half // 2 + 1)))
+    b = z.moved("Gather", list(range(half - 1, half // 2 - 1, -1))).conjugate()
+    total, turn = a + b, (a - b).times(turns)
     ahead = [w.floor_divided(w("Add", *pair), 2) for pair in zip(total.parts, turn.parts, strict=True)]
     behind = [
         w.floor_divided(w("Sub", total.parts[0], turn.parts[0]), 2),

@@ -105,7 +105,7 @@ class _Spectrum:
     first: float = within(math.nan, -MOST)
 
     def values(self) -> Mapping[str, Any]:
-        """Return what the ranges hold for."""
+        """Return the parameters to check, by name."""
         convention = self._convention()
         half = convention.rate / 2
         values = {**asdict(self), **asdict(convention), "fft": self._length(convention), "half the rate": half}

@@ -62,7 +62,7 @@ class AcceptedModules:
 
 
 def read(options: Mapping[str, str | int | bool], board: Board) -> AcceptedModules | None:
-    """Return which modules a firmware takes, from its template's options; None: none.
+    """Return the modules that a firmware accepts, from its template's options; None: none.
 
     Raises:
         UsageError: the key is missing or malformed, or a size is not a multiple of 4096.

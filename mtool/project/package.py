@@ -219,7 +219,7 @@ def _sections(manifest: Manifest) -> dict[str, str]:
 
 
 def _places(packed: Packed) -> dict[str, Any]:
-    """Return what a build system that places variables itself, as Zephyr's does, has to know.
+    """Return the data for a build system that places variables itself, as Zephyr's does.
 
     places_arena: whether it may place the arena: the model has one, and the user named no section for it.
     arenas: the arenas, or pools beside other variables, by C name, with the bytes to clear.

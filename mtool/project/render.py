@@ -189,7 +189,7 @@ def _protection(
 
 
 def _app_files(program: Program | None, folders: Folders) -> FileTree:
-    """Return what an application's program includes: the files of crt/apps, and its settings."""
+    """Return the files that an application's program includes: those of crt/apps, and its settings."""
     if program is None or not program.settings:
         return FileTree()
     files = from_folder(resources.path("crt") / _APPS)

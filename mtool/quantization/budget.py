@@ -329,12 +329,12 @@ class Search:
         self.listener(self.done, self.total)
 
     def excess(self, point: Point) -> dict[str, float]:
-        """Return by how much a model is beyond each limit of its cost, as a part of it."""
+        """Return the excess of a model over each limit of its cost, relative to the limit."""
         limits = self.budget.costs.items()
         return {name: has / most - 1 for name, most in limits if (has := getattr(point.cost, name) or 0) > most}
 
     def lacks(self, point: Point) -> float:
-        """Return how much accuracy a model lacks: percentage points, or decibels; 0: nothing."""
+        """Return the accuracy that a model lacks: percentage points, or decibels; 0: nothing."""
         score = point.score
         points = 0.0 if self.least is None else 100 * (self.least - (score.accuracy or 0))
         decibels = 0.0 if self.least_db is None else self.least_db - score.sqnr_db

@@ -65,7 +65,7 @@ class Output:
 
 
 def output_of(tensor: Tensor) -> Output:
-    """Return what is needed of a model's output."""
+    """Return the requirement on a model's output."""
     size = math.prod(tensor.shape)
     return Output(tensor.name, size, bool(tensor.shape) and size == tensor.shape[-1])
 
@@ -332,13 +332,13 @@ METRICS: Mapping[str, Metric] = {
 def rows(runs: Sequence[Figures]) -> list[list[str]]:
     """Return a row of text for each metric but "confusion": its title, and its value for each of several models."""
 
-    def written(one: Figures, name: str) -> str:
-        value = one.by_name.get(name)
+    def written(result: Figures, name: str) -> str:
+        value = result.by_name.get(name)
         if value is None:
-            return "not defined" if name in one.by_name else ""
+            return "not defined" if name in result.by_name else ""
         if name not in ("top1", "topk", "accuracy"):
             return f"{value:.4g}"
-        limits = one.interval if name != "topk" else None
+        limits = result.interval if name != "topk" else None
         return f"{value:.1%}" + (f" ({limits[0]:.1%} to {limits[1]:.1%})" if limits else "")
 
     names = [name for name in METRICS if name != "confusion" and any(name in figures.by_name for figures in runs)]

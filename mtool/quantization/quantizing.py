@@ -351,7 +351,7 @@ def doubts_of_loss(
 
 
 def _difference(values: Array, mean: Array, variance: Array) -> str:
-    """Return how the channels of a tensor (axis 1) differ from their statistics; "": not much."""
+    """Return the differences of a tensor's channels (axis 1) from their statistics, as text; "": small ones."""
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     wide, least = values.astype(np.float64), np.finfo(np.float32).tiny
     deviation = np.sqrt(variance + least)
@@ -673,7 +673,7 @@ def _requested(
 def _bench(
     before: Sequence[Sample], comparing: Data, path: Path, cost: Callable[[], Cost], how: Scheme, is_classifier: bool
 ) -> Bench:
-    """Return how models are measured: each is written to `path`, and compared with the float model's outputs."""
+    """Return the bench: it writes each model to `path`, and compares it with the float model's outputs."""
 
     def accuracy(after: Sequence[Sample]) -> float | None:
         if figures := of_labels(before, after, comparing.labels):

@@ -162,7 +162,7 @@ class Layer:
     input_scale: float
 
     def rows(self, x: Array) -> Array:
-        """Return what its products read of an input: [groups, positions, columns]."""
+        """Return the rows of an input that its products read: [groups, positions, columns]."""
         groups, _, columns = self.weights.shape
         if self.node.op_type != CONV:
             return x.reshape(1, -1, columns)

@@ -67,7 +67,7 @@ required = functools.partial(Item, required=True)
 
 
 def of_board(board: Board, template: str = "") -> list[Item]:
-    """Return what a board needs with a template (empty: its first): to build, to connect, to compare its outputs.
+    """Return a board's requirements with a template (empty: its first): to build, to connect, to compare its outputs.
 
     Raises:
         UsageError: the template is not one of the board's.
@@ -86,7 +86,7 @@ def of_board(board: Board, template: str = "") -> list[Item]:
 
 
 def to_build(template: str, board: Board | None = None) -> list[Item]:
-    """Return what building a template's projects takes, for a board or for any.
+    """Return the requirements for building a template's projects, for a board or for any.
 
     Raises:
         UsageError: there is no such template.
@@ -209,7 +209,7 @@ def inner_runner(board: Board, name: str) -> Item | None:
 
 
 def sketch(board: Board | None) -> list[Item]:
-    """Return what building an Arduino sketch for a board takes: one of the tools that can, with its own needs.
+    """Return the requirements for building an Arduino sketch for a board: one of the tools, with its own needs.
 
     Without a board, all tools that can build for some board.
     """
@@ -251,7 +251,7 @@ _MOST_BYTES = 1 << 20  # of a file of rules
 
 
 def connection(board: Board, runners: list[str]) -> list[Item]:
-    """Return what the connection to a board needs; `runners` are the flash tools used for it."""
+    """Return the requirements of the connection to a board; `runners` are the flash tools used for it."""
     rows = []
     devices = ports.matching(board, ports.attached())
     ids = ", ".join(board.usb.ids) if board.usb else ""
@@ -333,7 +333,7 @@ _SDK_FOLDERS = (  # by the beginning of a board's cpu
 
 
 def of_zephyr(board: Board | None) -> list[Item]:
-    """Return what building a board's Zephyr project needs; without a board, what any needs."""
+    """Return the requirements for building a board's Zephyr project; without a board, those of any."""
     needed = [toolchain("cmake", required=True), *_west(), _dtc()]
     tree = zephyr.find()
     if tree is None:

@@ -95,7 +95,7 @@ def program_texts() -> Iterator[str]:
 def _files_in(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield a folder's files, except caches of bytecode, which change nothing."""
     with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
+        for entry in sorted(entries, key=lambda entry: entry.name):
             if not entry.is_dir():
                 yield entry.path, entry.stat()
             elif entry.name != "__pycache__":

@@ -134,7 +134,7 @@ class CompiledModel:
         )
 
     def sources(self) -> FileTree:
-        """Return what a build of your own needs: the model's files, the runtime files they use, and `mtool.json`."""
+        """Return the files for a build of your own: the model's, the runtime files that they use, and `mtool.json`."""
         from mtool import project
 
         texts = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
@@ -146,7 +146,7 @@ class CompiledModel:
         return self._complete({**files.files, **needed}, self.manifest)
 
     def _served(self, form: Format) -> "tuple[FileTree, Manifest]":
-        """Return what `sources` does with the RPC server (crt/include/mt_rpc.h), and the manifest with its project."""
+        """Return `sources` with the RPC server (crt/include/mt_rpc.h), and the manifest with its project."""
         from mtool import project
 
         _, runtime = _runtime()

@@ -84,7 +84,7 @@ class Fit:
         return [*(needed.line(need, manifest) for need in self.needs), *self.refused]
 
     def hint(self, manifest: Manifest) -> str:
-        """Return what to try if it does not fit; if only the estimates are too large, that is to build."""
+        """Return a hint if it does not fit; if only the estimates are too large, to build."""
         sure = any(
             sum(part.bytes for part in need.parts if not part.estimated) > need.limit_bytes for need in self.needs
         )
@@ -253,7 +253,7 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
 
 
 def fit_of(model: CompiledModel, *, folder: Path | None = None) -> Fit:
-    """Return what a compiled model needs of its board.
+    """Return whether a compiled model fits its board, and the memory that it needs.
 
     Raises:
         UsageError: there is no such template, or it has no such option.

@@ -367,7 +367,7 @@ def tuning_results_of(board: Board, options: Options, *, warns: bool = True) -> 
 
 
 def weights_of(board: Board, options: Options) -> Weights:
-    """Return how to write constants: as text if the project's builder compiles only C and C++, as Arduino's does."""
+    """Return the form of constants: text if the project's builder compiles only C and C++, as Arduino's does."""
     from mtool import project
 
     template = options.template or next(iter(board.templates), "")

@@ -204,7 +204,7 @@ class TrialLimits:
 
 
 def shares_of(pending: Sequence[tuple[Space, Candidate]], room: TrialLimits) -> tuple[tuple[Share, ...], int]:
-    """Return as many candidates as fit a firmware, grouped by task, and their number."""
+    """Return the first candidates that fit one firmware, grouped by task, and their number."""
     by_task: dict[str, list[Candidate]] = {}
     spaces: dict[str, Space] = {}
     constants: dict[bytes, int] = {}

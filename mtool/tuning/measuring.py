@@ -326,7 +326,7 @@ def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Cand
     right = [record for record in measured.values() if record.status == "ok" and record.times]
     if not right:
         return []
-    ranked = sorted(right, key=lambda one: one.median)[:_MOST]
+    ranked = sorted(right, key=lambda record: record.median)[:_MOST]
     margin = max([_NEAR, *(3 * relative_spread(record.times) for record in ranked)])
     near = {record.candidate for record in ranked if record.median <= ranked[0].median * (1 + margin)}
     if near == {space.default.text}:

@@ -85,7 +85,7 @@ class Row:
         """The fastest measurement, the cost model's choice if none is faster; None: there is none."""
         right = [record for record in self.measured.values() if record.status == "ok" and record.times]
         first = self.space.default.text
-        return min(right, key=lambda one: (one.median, one.candidate != first, one.candidate), default=None)
+        return min(right, key=lambda row: (row.median, row.candidate != first, row.candidate), default=None)
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ def built_otherwise(
             continue
         right = sorted(
             (record for record in row.measured.values() if record.status == "ok" and record.times),
-            key=lambda one: (one.median, one.candidate),
+            key=lambda record: (record.median, record.candidate),
         )
         plain = {item.text: item for item in row.space.candidates if not isinstance(item.schedule, Built)}
         fastest = [plain[record.candidate] for record in right if record.candidate in plain][:_FASTEST]

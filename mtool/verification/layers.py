@@ -165,7 +165,7 @@ def mistranslations(
 
 
 def _difference(expected: Array, actual: Array, relative: float, step: float, bound: Array | None = None) -> str:
-    """Return by how much an operator's result is off, if that is more than LiteRT's own error; else "".
+    """Return an operator's error as text, if it is larger than LiteRT's own; else "".
 
     `step` is the real value of an integer step; `bound` is an additional error bound of each element.
     """

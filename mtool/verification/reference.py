@@ -422,7 +422,7 @@ def _initial(first: Sample, chosen: Options) -> Sample:
 
 
 def spread_of_reference(model: Path, samples: Sequence[Sample], steps: Mapping[str, float], options: Options) -> int:
-    """Return by how many steps the reference's outputs differ with and without its optimisations.
+    """Return the steps by which the reference's outputs differ with and without its optimisations.
 
     The two round in different places, so that no other implementation can be expected to be closer. 0 if LiteRT's
     process crashes.

@@ -138,7 +138,7 @@ class RoundingTies:
         values: Mapping[str, Bounds],
         tensors: Mapping[str, Array],
     ) -> Array | None:
-        """Return by how much each result changes if a float bias is rounded to int32 steps, as in integer kernels.
+        """Return the change of each result if a float bias is rounded to int32 steps, as in integer kernels.
 
         onnxruntime does so too when it optimises. None: the node has no such bias.
         """

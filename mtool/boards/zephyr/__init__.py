@@ -219,6 +219,6 @@ def variant_of(compiler: str) -> dict[str, str]:
 
 
 def has_sdk() -> bool:
-    """Return whether there is a Zephyr SDK: named in the environment, or registered with CMake."""
+    """Return whether a Zephyr SDK is named in the environment or registered with CMake."""
     registered = Path.home() / ".cmake" / "packages" / "Zephyr-sdk"
     return "ZEPHYR_SDK_INSTALL_DIR" in os.environ or any(registered.glob("*"))

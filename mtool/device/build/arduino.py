@@ -180,7 +180,7 @@ def compiler(folder: Path, project: Project) -> Found:
 
 
 def tool_of(project: Project) -> str:
-    """Return which of TOOLS builds the sketch: the option's, else the first that is installed.
+    """Return the tool that builds the sketch: the option's, else the first of TOOLS that is installed.
 
     Raises:
         UsageError: the board can't be built with the chosen tool.
@@ -197,7 +197,7 @@ def tool_of(project: Project) -> str:
 
 
 def _possible(project: Project) -> list[str]:
-    """Return which of TOOLS can build for the board, the preferred one first."""
+    """Return those of TOOLS that can build for the board, the preferred one first."""
     possible = ["arduino-cli"]
     possible += ["platformio"] if "platformio" in project.board.port else []
     possible += ["cmake"] if project.board.port.get("core") == _AVR_CORE else []

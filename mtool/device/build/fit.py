@@ -44,7 +44,7 @@ class Need:
 
 
 def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
-    """Return what built firmware needs of each memory of its board.
+    """Return the bytes that built firmware needs in each memory of its board.
 
     If the linker reserves no stack, the stack can use the free rest; then the template's option `stack_bytes` is
     counted.
@@ -116,7 +116,7 @@ _INT8_ARENA = 0.25
 
 
 def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
-    """Return what to try with a model that does not fit a board.
+    """Return a hint for a model that does not fit a board.
 
     Args:
         manifest: the model's.

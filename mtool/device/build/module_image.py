@@ -217,7 +217,7 @@ def _parts(data: bytes, address: int) -> Image:
         names = sorted(symbol.name for symbol in symbols if symbol["st_shndx"] in inside and symbol["st_size"])
         what = "the model has variables or tables of addresses, which a module can't contain"
         raise BuildError(what, details=[f"in {', '.join(one.name for one in wrong)}: {', '.join(names) or 'no names'}"])
-    text, *rest = sorted(loaded, key=lambda one: one["sh_addr"])
+    text, *rest = sorted(loaded, key=lambda section: section["sh_addr"])
     image = bytearray(text.data())
     code_bytes = len(image)
     for section in rest:

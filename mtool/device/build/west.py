@@ -117,7 +117,7 @@ def environment(folder: Path, project: Project) -> dict[str, str]:
 
 
 def compiler(folder: Path, project: Project) -> Found:
-    """Return what builds the project: Zephyr, its version and the chosen toolchain.
+    """Return the project's tools: Zephyr, its version and the chosen toolchain.
 
     Raises:
         BuildError: there is no Zephyr tree, or no toolchain for Zephyr.

@@ -216,7 +216,7 @@ def _extent(body: Sequence[Instruction]) -> tuple[int, int]:
 
 
 def read(out: Path, listing: Listing, functions: Sequence[str]) -> Executed:
-    """Return what QEMU counted.
+    """Return QEMU's counts.
 
     Raises:
         BuildError: it counted nothing, or a function did not run from its entry to a return, the first one once.

@@ -38,7 +38,7 @@ def is_wsl() -> bool:
 
 
 def no_device_hint() -> str:
-    """Return what to try if no device is attached."""
+    """Return a hint for the case that no device is attached."""
     return _WSL if is_wsl() else _NO_DEVICE
 
 

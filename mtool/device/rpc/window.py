@@ -264,7 +264,7 @@ class Window:
         self._resend([oldest])
 
     def _first_wait_s(self, oldest: _Sent) -> float:
-        """Return how long to wait for a byte before something is considered lost."""
+        """Return the seconds to wait for a byte before something is considered lost."""
         if oldest.is_running:
             return RESEND_RUNNING_S
         least_s = RESEND_LOSSLESS_S if self.transport.is_lossless else RESEND_LEAST_S

@@ -46,7 +46,7 @@ class Listener:
         self._pending = b""
 
     def feed(self, data: bytes) -> Iterator[DeviceOutput]:
-        """Yield what these bytes complete: frames, which end with a zero, and lines."""
+        """Yield the frames, which end with a zero, and the lines that these bytes complete."""
         *pieces, self._pending = (self._pending + data).split(b"\0")
         for piece in pieces:
             frame = decode(piece) if piece else None

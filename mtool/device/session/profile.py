@@ -53,7 +53,7 @@ class OperatorTime:
 
     @property
     def by(self) -> str:
-        """Return what computes it: the schedule, or the backend."""
+        """Return the schedule or the backend that computes it."""
         return self.backend or self.schedule
 
     @property

@@ -83,7 +83,7 @@ def c_table() -> str:
     """Return the C of the firmware's table."""
     lines: list[str] = []
     level = 0
-    for function in sorted(_ALL, key=lambda one: one.hash):
+    for function in sorted(_ALL, key=lambda function: function.hash):
         needed = _LEVELS[function.group]
         if needed != level:
             lines += ["#endif"] * (level > 0) + [f"#if MT_MODULE_MATH >= {needed}"] * (needed > 0)

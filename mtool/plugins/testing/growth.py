@@ -27,7 +27,7 @@ _MOST = 5  # lines of a figure
 
 
 def parts_of(prepared: BuiltProject, device: Device, sample: Sample, cost: Cost) -> dict[str, dict[str, float]]:
-    """Return what each operator takes; functions that operators share are listed by their own names.
+    """Return each operator's figures; functions that operators share are listed by their own names.
 
     Args:
         prepared: the built model.

@@ -95,7 +95,7 @@ class ModelUnderTest:
         return float(judged(self.manifest, self.outputs(device, data.samples), data, scoring).by_name["top1"])
 
     def cost(self, device: Device) -> Cost:
-        """Return what an inference costs on the device, also by operator."""
+        """Return the cost of an inference on the device, also by operator."""
         sample = self.samples(1)[0]
         cost = cost_of(self.prepared, device, sample, Readings())
         with contextlib.suppress(UsageError):  # some executors can't run operators one by one

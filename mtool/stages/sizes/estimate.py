@@ -101,7 +101,7 @@ class Estimate:
 def estimate(
     files: FileTree, manifest: Manifest, board: Board, template: Template, options: Mapping[str, str | int | bool]
 ) -> Estimate:
-    """Return what the firmware of a compiled model needs of a board: the most of the template's firmware kinds.
+    """Return the memory that a compiled model's firmware needs on a board: the most of the template's firmware kinds.
 
     Args:
         files: the model's C.

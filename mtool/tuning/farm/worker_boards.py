@@ -197,7 +197,7 @@ class WorkerBoards:
                     return None
                 free = [held for held in able if not held.is_busy]
                 if free:
-                    held = min(free, key=lambda one: (one.strikes, one.beat))
+                    held = min(free, key=lambda board: (board.strikes, board.beat))
                     held.is_busy, held.measurement, held.beat = True, "", time.monotonic()
                     return held
                 self._changed.wait(_POLL_S)

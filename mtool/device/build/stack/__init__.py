@@ -225,10 +225,10 @@ class CallGraph:
             computed[at] = deepest
         return computed[at]
 
-    def _pointed_by(self, one: Function, pointers: _Pointers) -> list[int]:
-        names = pointers.get(one.name)
+    def _pointed_by(self, caller: Function, pointers: _Pointers) -> list[int]:
+        names = pointers.get(caller.name)
         if not names:  # no function that a pointer may lead to does not prove that it leads nowhere
-            raise _UnknownError(f"{one.name} calls a function through a pointer")
+            raise _UnknownError(f"{caller.name} calls a function through a pointer")
         return [at for at, function in self._image.functions.items() if function[0] in names]  # statics share names
 
     def _all(self) -> list[Function]:

@@ -8,7 +8,7 @@ _WRITES = (0x2, 0x3, 0x6, 0x7, 0x8, 0x9, 0xA, 0xB, 0x24)  # sbc, add, sub, adc, 
 
 
 def step(code: Code, at: int, state: State) -> Step:
-    """Return what the instruction at an address does, and update the state's registers."""
+    """Return the effect of the instruction at an address, and update the state's registers."""
     word = code.read(at, 2)
     end, register = at + 2, word >> 4 & 31
     if word & 0xFE0F == 0x920F:  # push

@@ -110,7 +110,7 @@ def _order(bound: StackBound) -> tuple[bool, int]:
 
 
 def _pointers(graph: CallGraph, model: Manifest) -> dict[str, tuple[str, ...]]:
-    """Return what a model's functions call through pointers: what its tables have, and its operators."""
+    """Return the functions that a model's functions call through pointers: those in its tables, and its operators."""
     operators = {operator.function for operator in model.operators} & {*graph.names}
     targets = sorted({*graph.pointed(f"{model.model}_"), *operators})
     names = [name for name in graph.names if name.startswith(f"{model.model}_") or name == _PACKED]

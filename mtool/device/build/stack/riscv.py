@@ -8,7 +8,7 @@ _WITHOUT_RESULT = (0x07, 0x0F, 0x23, 0x27)  # loads of floats, fences, stores
 
 
 def step(code: Code, at: int, state: State) -> Step:
-    """Return what the instruction at an address does, and update the state's registers."""
+    """Return the effect of the instruction at an address, and update the state's registers."""
     state.constants[_ZERO] = 0
     word = code.read(at, 4)
     return _long(code, at, word, state) if word & 3 == 3 else _short(code, at, word & 0xFFFF, state)

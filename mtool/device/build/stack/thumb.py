@@ -7,7 +7,7 @@ _SAVED = range(4, 12)
 
 
 def step(code: Code, at: int, state: State) -> Step:
-    """Return what the instruction at an address does, and update the state's registers."""
+    """Return the effect of the instruction at an address, and update the state's registers."""
     first = code.read(at, 2)
     if first >> 11 in (0b11101, 0b11110, 0b11111):
         return _long(code, at, first, code.read(at + 2, 2), state)
