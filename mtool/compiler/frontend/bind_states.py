@@ -109,13 +109,13 @@ def _first(kind: TensorType, value: str, states: States, title: str) -> Array | 
 
 
 def _wrong_names(graph: Graph, output: str, value: str) -> list[str]:
-    found = []
-    for what, name, names in (("output", output, graph.output_names), ("input", value, graph.inputs)):
+    problems = []
+    for role, name, names in (("output", output, graph.output_names), ("input", value, graph.inputs)):
         if name not in names:
             near = spelling.near(name, names)
-            known = f"did you mean {', '.join(near)}?" if near else f"it has: {', '.join(names) or 'none'}"
-            found.append(f"no {what} {name!r}; {known}")
-    return found
+            hint = f"did you mean {', '.join(near)}?" if near else f"it has: {', '.join(names) or 'none'}"
+            problems.append(f"no {role} {name!r}; {hint}")
+    return problems
 
 
 def _candidates(graph: Graph) -> str:

@@ -59,23 +59,22 @@ def inline(state: Importer, body: Body, feeds: Sequence[str], prefix: str) -> li
     return [scope.name(value.name) for value in graph.output]
 
 
-def free_values(state: Importer, nodes: Iterable[Node], outputs: Iterable[str], own: Iterable[str] = ()) -> list[str]:
+def free_values(state: Importer, nodes: Iterable[Node], outputs: Iterable[str], local: Iterable[str] = ()) -> list[str]:
     """Return the values that a body reads from the graph around it, except constants, in the order of reading."""
-    known = {*own, ""}
-    found: dict[str, None] = {}
+    bound = {*local, ""}
+    free: dict[str, None] = {}
     for node in nodes:
-        found |= dict.fromkeys(value for value in node.inputs if value not in known and value not in state.constants)
-        known.update(node.outputs)
-    found |= dict.fromkeys(value for value in outputs if value not in known and value not in state.constants)
-    return [*found]
+        free |= dict.fromkeys(value for value in node.inputs if value not in bound and value not in state.constants)
+        bound.update(node.outputs)
+    free |= dict.fromkeys(value for value in outputs if value not in bound and value not in state.constants)
+    return [*free]
 
 
 def graph_of(state: Importer, name: str, inputs: Sequence[str], nodes: Sequence[Node], outputs: Sequence[str]) -> Graph:
     """Return a body as a graph with the constants that it reads."""
     values = dict.fromkeys([*inputs, *outputs, *(value for node in nodes for value in (*node.inputs, *node.outputs))])
     values.pop("", None)
-    own = {*inputs}
-    constants = {value: state.constants[value] for value in values if value in state.constants and value not in own}
+    constants = {value: state.constants[value] for value in values if value in state.constants and value not in inputs}
     types = {value: state.types[value] for value in values}
     return Graph(name, tuple(inputs), tuple(outputs), tuple(nodes), types, constants)
 
@@ -161,8 +160,8 @@ class Repetition:
     most: int | None = None
 
 
-def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | None, *, tries: bool = False) -> bool:
-    """Write out the rounds of a Loop or Scan, up to `limit` if there is one.
+def unroll(state: Importer, node: OnnxNode, loop: Repetition, limit: int | None, *, tries: bool = False) -> bool:
+    """Unroll a Loop or Scan, up to `limit` if there is one.
 
     Returns:
         Whether it was possible: not if data decides about another round, or with `tries` if there are too many.
@@ -170,29 +169,29 @@ def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | N
     Raises:
         ModelError: there are too many rounds.
     """
-    carried, number, going = list(asked.first), 0, True
-    rows: list[list[str]] = [[] for _ in asked.written]
+    carried, number, going = list(loop.first), 0, True
+    rows: list[list[str]] = [[] for _ in loop.written]
     if limit is not None and tries and not state.budget.allows("rounds", limit):
         return False
     while going and (limit is None or number < limit):
         number += 1
         if tries and not state.budget.allows("rounds", number):
             return False
-        state.budget.check("rounds", number if asked.ends or limit is None else limit, f"{node.op} {node.origin}")
+        state.budget.check("rounds", number if loop.ends or limit is None else limit, f"{node.op} {node.origin}")
         prefix, before = state.unique(node.origin), len(state.problems)
         inside = OnnxNode(state, node.proto, prefix, node.attrs, node.version)
-        feeds = [] if asked.ends else [*carried]
-        if asked.ends:
+        feeds = [] if loop.ends else [*carried]
+        if loop.ends:
             feeds.append(state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64)))
             feeds += [state.constant(f"{prefix}/going", np.asarray(True)), *carried]
-        for each in asked.read:
-            row = number - 1 if not each.is_reversed or limit is None else limit - number
-            feeds.append(inside("Gather", each.value, np.int64(row), axis=each.axis))
-        outputs = inline(state, asked.body, feeds, prefix)
+        for source in loop.read:
+            row = number - 1 if not source.is_reversed or limit is None else limit - number
+            feeds.append(inside("Gather", source.value, np.int64(row), axis=source.axis))
+        outputs = inline(state, loop.body, feeds, prefix)
         if len(state.problems) > before:
             state.leave_out(node.outputs)
             return True
-        if asked.ends:
+        if loop.ends:
             if outputs[0] not in state.constants:
                 return False
             going = bool(single(state.constants[outputs.pop(0)], "cond"))
@@ -203,26 +202,26 @@ def write_out(state: Importer, node: OnnxNode, asked: Repetition, limit: int | N
         carried = outputs[: len(carried)]
         for values, value in zip(rows, outputs[len(carried) :], strict=True):
             values.append(value)
-    for old, new in zip(carried, asked.last, strict=False):
+    for old, new in zip(carried, loop.last, strict=False):
         alias(state, old, new)
-    for values, made in zip(rows, asked.written, strict=True):
-        if made.value:
-            stack(state, node, values, made)
+    for values, target in zip(rows, loop.written, strict=True):
+        if target.value:
+            stack(state, node, values, target)
     return True
 
 
-def stack(state: Importer, node: OnnxNode, rows: Sequence[str], made: Rows) -> None:
+def stack(state: Importer, node: OnnxNode, rows: Sequence[str], target: Rows) -> None:
     """Concatenate values along a new axis."""
-    axis = made.axis % (len(state.types[rows[0]].shape) + 1) if made.axis else 0
+    axis = target.axis % (len(state.types[rows[0]].shape) + 1) if target.axis else 0
     axes = state.constant(f"{node.origin}/axis", np.asarray([axis], np.int64))
-    parts = [node("Unsqueeze", row, axes) for row in (reversed(rows) if made.is_reversed else rows)]
-    node.write("Concat", parts, [made.value], axis=axis)
+    parts = [node("Unsqueeze", row, axes) for row in (reversed(rows) if target.is_reversed else rows)]
+    node.write("Concat", parts, [target.value], axis=axis)
 
 
-_NEVER = 1 << 62  # from here on a number of rounds means "no limit", as exporters write a while loop
+_UNLIMITED = 1 << 62  # from here on a number of rounds means "no limit", as exporters write a while loop
 
 
-class NothingOfTheRun(Unsupported):
+class ReadsOnlyConstants(Unsupported):
     """The rounds read only constants, so their results are constants too."""
 
 
@@ -250,36 +249,36 @@ def is_short(body: Body, rounds: int) -> bool:
     return True
 
 
-def import_rounds(state: Importer, asked: Repetition, origin: str, *, constant: bool = False) -> None:
+def import_rounds(state: Importer, loop: Repetition, origin: str, *, constant: bool = False) -> None:
     """Import a body as a graph, and append the node that computes it in rounds; rows lie along the first dimension.
 
     Args:
         state: the import.
-        asked: the loop.
+        loop: the loop.
         origin: the name of the node.
         constant: whether the device also computes a loop that reads only constants.
 
     Raises:
-        NothingOfTheRun: the loop reads only constants, and `constant` is false.
+        ReadsOnlyConstants: the loop reads only constants, and `constant` is false.
         Unsupported: a value changes its type from round to round.
     """
-    values = [*asked.first, *(rows.value for rows in asked.read)]
+    values = [*loop.first, *(rows.value for rows in loop.read)]
     check_is_tensor(state, {value: f"its input {value!r}" for value in values})
     if any(value in state.bounds for value in values):
         raise Unsupported("the size of one of its inputs depends on data")
-    made = _Loop(state, asked, state.unique(origin))
-    if any(value not in state.types for value in made.results):
+    builder = _Loop(state, loop, state.unique(origin))
+    if any(value not in state.types for value in builder.results):
         return  # a problem is noted
-    made.find_limit()
-    if made.limit == 0:
-        made.give_first()
+    builder.find_limit()
+    if builder.limit == 0:
+        builder.finish_without_rounds()
         return
-    if any(value in state.bounds for value in (*made.last, *made.written)):
+    if any(value in state.bounds for value in (*builder.last, *builder.written)):
         raise Unsupported("the size of an output of its body depends on data")
-    made.carry()
-    made.write_rows()
-    if made.outputs:
-        made.append(origin, constant=constant)
+    builder.carry()
+    builder.write_rows()
+    if builder.outputs:
+        builder.append(origin, constant=constant)
 
 
 class _Loop:
@@ -292,8 +291,8 @@ class _Loop:
         carried values, and the rows that are written.
     """
 
-    def __init__(self, state: Importer, asked: Repetition, prefix: str) -> None:
-        self.state, self.asked = state, asked
+    def __init__(self, state: Importer, loop: Repetition, prefix: str) -> None:
+        self.state, self.loop = state, loop
         self.limit: int | None = None
         self.outputs: list[str] = []
         self.carried: list[Carried] = []
@@ -303,23 +302,23 @@ class _Loop:
         self.rows_made: list[str] = []
         self.reversed: list[bool] = []
         self.count = ""
-        passed = _passed_on(asked)
+        passed = _unchanged(loop)
         self.inner = [
             value
             if number in passed or not state.types[value].count
             else state.value(f"{prefix}/{value}", state.types[value], [value])
-            for number, value in enumerate(asked.first)
+            for number, value in enumerate(loop.first)
         ]
-        self.rows = [self._row(prefix, rows.value) for rows in asked.read]
-        self.round_number = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [asked.trips, asked.condition])
-        leading = [self.round_number, state.constant(f"{prefix}/going", np.asarray(True))] if asked.ends else []
+        self.rows = [self._row(prefix, rows.value) for rows in loop.read]
+        self.round_number = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [loop.trips, loop.condition])
+        leading = [self.round_number, state.constant(f"{prefix}/going", np.asarray(True))] if loop.ends else []
         with state.apart() as self.nodes, state.in_doubt():
-            made = inline(state, asked.body, [*leading, *self.inner, *self.rows], prefix)
-        what = {value: f"the output {value!r} of its body" for value in made if value in state.sequences}
-        check_is_tensor(state, what)
-        end = asked.ends + len(self.inner)
-        self.results, self.going = made, made[0] if asked.ends else ""
-        self.last, self.written = made[asked.ends : end], made[end:]
+            results = inline(state, loop.body, [*leading, *self.inner, *self.rows], prefix)
+        roles = {value: f"the output {value!r} of its body" for value in results if value in state.sequences}
+        check_is_tensor(state, roles)
+        end = loop.ends + len(self.inner)
+        self.results, self.going = results, results[0] if loop.ends else ""
+        self.last, self.written = results[loop.ends : end], results[end:]
 
     def _row(self, prefix: str, value: str) -> str:
         """Return a new value of the type of a row of another."""
@@ -334,29 +333,29 @@ class _Loop:
         Raises:
             Unsupported: the number of rounds or a condition does not have exactly one element.
         """
-        state, asked, constants = self.state, self.asked, self.state.constants
-        limits = [] if asked.most is None else [asked.most]
-        if asked.trips in constants:
-            limits.append(max(int(single(constants[asked.trips], "M")), 0))
-        if asked.condition in constants and not single(constants[asked.condition], "cond"):
+        state, loop, constants = self.state, self.loop, self.state.constants
+        limits = [] if loop.most is None else [loop.most]
+        if loop.trips in constants:
+            limits.append(max(int(single(constants[loop.trips], "M")), 0))
+        if loop.condition in constants and not single(constants[loop.condition], "cond"):
             limits.append(0)
         if self.going in constants and not single(constants[self.going], "cond"):
             limits.append(1)
-        limits = [limit for limit in limits if limit < _NEVER]
-        depends = any(value and value not in constants for value in (asked.trips, asked.condition, self.going))
-        self.stated = [name for name in asked.names if name in state.options.maxima]
+        limits = [limit for limit in limits if limit < _UNLIMITED]
+        depends = any(value and value not in constants for value in (loop.trips, loop.condition, self.going))
+        self.stated = [name for name in loop.names if name in state.options.maxima]
         if self.stated and depends:
             state.used_maxima.add(self.stated[0])
             limits.append(state.options.maxima[self.stated[0]])
         self.limit = min(limits, default=None)
         if self.limit == 0:
             return
-        self.trips = self._of_the_run(asked.trips, DType.INT64)
-        self.condition = self._of_the_run(asked.condition, DType.BOOL)
-        self.goes_on = self._of_the_run(self.going, DType.BOOL)
+        self.trips = self._decided_on_device(loop.trips, DType.INT64)
+        self.condition = self._decided_on_device(loop.condition, DType.BOOL)
+        self.goes_on = self._decided_on_device(self.going, DType.BOOL)
         self.is_counted = not (self.trips or self.condition or self.goes_on)
 
-    def _of_the_run(self, value: str, dtype: DType) -> list[str]:
+    def _decided_on_device(self, value: str, dtype: DType) -> list[str]:
         """Return the value that decides the number of rounds, unless it is a constant."""
         if not value or value in self.state.constants:
             return []
@@ -365,17 +364,17 @@ class _Loop:
             raise Unsupported(f"{value!r} decides its number of rounds and is {kind}; expected one {dtype.label}")
         return [value]
 
-    def _unknown(self) -> tuple[str, str]:
+    def _deciding_value(self) -> tuple[str, str]:
         """Return the value that the number of rounds depends on, and the operator's name for it."""
         if self.trips:
-            return self.asked.trips, "M"
-        return self.asked.condition if self.condition else self.going, "cond"
+            return self.loop.trips, "M"
+        return self.loop.condition if self.condition else self.going, "cond"
 
-    def give_first(self) -> None:
+    def finish_without_rounds(self) -> None:
         """Make the outputs of a loop without rounds: the initial values, and no rows."""
-        for before, output in zip(self.asked.first, self.asked.last, strict=False):
+        for before, output in zip(self.loop.first, self.loop.last, strict=False):
             alias(self.state, before, output)
-        for value, rows in zip(self.written, self.asked.written, strict=False):
+        for value, rows in zip(self.written, self.loop.written, strict=False):
             if rows.value:
                 self._is_empty(value, rows.value, 0)
 
@@ -401,21 +400,21 @@ class _Loop:
         """
         if self.limit is None and not self.trips and not self.goes_on:
             raise NeverEnds("it never ends")
-        types, wanted = self.state.types, [*self.asked.last, *[""] * len(self.asked.first)]
-        for before, inside, after, output in zip(self.asked.first, self.inner, self.last, wanted, strict=False):
+        types, outputs = self.state.types, [*self.loop.last, *[""] * len(self.loop.first)]
+        for before, inside, after, output in zip(self.loop.first, self.inner, self.last, outputs, strict=False):
             if types[after] != types[before]:
-                what = f"its carried value changes from {types[before]} to {types[after]} in a round"
+                problem = f"its carried value changes from {types[before]} to {types[after]} in a round"
                 if not (self.trips or self.condition):
-                    raise Unsupported(what)
-                value, role = self._unknown()
-                what = f"{what}; its input {role!r} must be a constant"
-                raise ValueNeeded(value, role, text=what)
+                    raise Unsupported(problem)
+                value, role = self._deciding_value()
+                problem = f"{problem}; its input {role!r} must be a constant"
+                raise ValueNeeded(value, role, text=problem)
             if inside == before:
                 alias(self.state, before, output)
                 continue
-            known = self.state.constants.get(before)
-            self.carried.append(Carried(known is None, known, bool(output)))
-            self.first += [before] * (known is None)
+            constant = self.state.constants.get(before)
+            self.carried.append(Carried(constant is None, constant, bool(output)))
+            self.first += [before] * (constant is None)
             self.ins.append(inside)
             self.outs.append(after)
             if output:
@@ -429,13 +428,13 @@ class _Loop:
             ValueNeeded: the number of rounds has no limit.
         """
         state = self.state
-        for value, rows in zip(self.written, self.asked.written, strict=False):
+        for value, rows in zip(self.written, self.loop.written, strict=False):
             output = rows.value
             if not output or self._is_empty(value, output, self.limit if self.is_counted else None):
                 continue
             if not self.is_counted and not self.stated:
-                name = argument(self.asked.names[0] if self.asked.names else "NAME")
-                raise ValueNeeded(*self._unknown(), f", or give --max {name}=N, the largest number of rounds")
+                name = argument(self.loop.names[0] if self.loop.names else "NAME")
+                raise ValueNeeded(*self._deciding_value(), f", or give --max {name}=N, the largest number of rounds")
             assert self.limit is not None
             kind = state.types[value]
             state.types[output] = check_size(TensorType(kind.dtype, (self.limit, *kind.shape)), "its output")
@@ -453,15 +452,15 @@ class _Loop:
         """Append the node.
 
         Raises:
-            NothingOfTheRun: it reads only constants, and `constant` is false.
+            ReadsOnlyConstants: it reads only constants, and `constant` is false.
         """
         state = self.state
         results = [*self.goes_on, *self.rows_made, *self.outs]
         captured = free_values(state, self.nodes, results, [*self.rows, self.round_number, *self.ins])
-        read = [pair for pair in zip(self.rows, self.asked.read, strict=True) if pair[0] not in state.constants]
+        read = [pair for pair in zip(self.rows, self.loop.read, strict=True) if pair[0] not in state.constants]
         inputs = [*self.trips, *self.condition, *self.first, *(rows.value for _, rows in read), *captured]
         if not inputs and not constant:
-            raise NothingOfTheRun("its results are constants")
+            raise ReadsOnlyConstants("its results are constants")
         inner = [*(inside for inside, _ in read), *captured, self.round_number, *self.ins]
         attrs = Rounds(
             bodies=(graph_of(state, f"{origin} (body)", inner, self.nodes, results),),
@@ -473,23 +472,23 @@ class _Loop:
         state.append("Loop", origin, inputs, self.outputs, attrs)
 
 
-def _passed_on(asked: Repetition) -> set[int]:
+def _unchanged(loop: Repetition) -> set[int]:
     """Return the carried values that the body returns unchanged."""
-    graph = asked.body.graph
+    graph = loop.body.graph
     copies = {
         node.output[0]: node.input[0]
         for node in graph.node
         if (domain_of(node.domain), node.op_type) == ("", "Identity") and node.input and node.output
     }
-    found = set()
-    for number in range(len(asked.first)):
-        value, seen = graph.output[asked.ends + number].name, set[str]()
+    unchanged = set()
+    for number in range(len(loop.first)):
+        value, seen = graph.output[loop.ends + number].name, set[str]()
         while value in copies and value not in seen:
             seen.add(value)
             value = copies[value]
-        if value == graph.input[2 * asked.ends + number].name:
-            found.add(number)
-    return found
+        if value == graph.input[2 * loop.ends + number].name:
+            unchanged.add(number)
+    return unchanged
 
 
 def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
@@ -512,16 +511,16 @@ def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     prefixes = [state.unique(node.origin) for _ in branches]
     for branch, prefix in zip(branches, prefixes, strict=True):
         with state.apart() as nodes, state.in_doubt():
-            made = inline(state, branch, (), prefix)
-        sides.append((nodes, made))
+            outs = inline(state, branch, (), prefix)
+        sides.append((nodes, outs))
     if len(state.problems) > before:
         state.leave_out(node.outputs)
         return
     outputs: list[str] = []
     results: tuple[list[str], list[str]] = ([], [])
     bounds: dict[str, tuple[Bound, Bound]] = {}
-    given = zip(sides[0][1], sides[1][1], node.outputs, strict=False)
-    for yes, no, output in [one for each in given if each[2] for one in _elements(state, *each)]:
+    triples = zip(sides[0][1], sides[1][1], node.outputs, strict=False)
+    for yes, no, output in [element for triple in triples if triple[2] for element in _elements(state, *triple)]:
         check_is_tensor(state, {yes: f"its output {output!r}", no: f"its output {output!r}"})
         if state.types[yes] != state.types[no]:
             stated = "; give the same --max in both" if yes in state.bounds and no in state.bounds else ""
@@ -539,12 +538,12 @@ def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     if not outputs:
         return
     shared = dict.fromkeys(
-        value for (nodes, _), made in zip(sides, results, strict=True) for value in free_values(state, nodes, made)
+        value for (nodes, _), outs in zip(sides, results, strict=True) for value in free_values(state, nodes, outs)
     )
     name = node.proto.name or outputs[0]
     graphs = [
-        graph_of(state, f"{name} ({which})", [*shared], nodes, made)
-        for which, (nodes, _), made in zip(Branches.names, sides, results, strict=True)
+        graph_of(state, f"{name} ({which})", [*shared], nodes, outs)
+        for which, (nodes, _), outs in zip(Branches.names, sides, results, strict=True)
     ]
     state.append("If", node.origin, [condition, *shared], outputs, Branches(bodies=tuple(graphs)))
 
@@ -610,25 +609,25 @@ def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     limit = max(int(single(state.constants[trips], "M")), 0) if trips in state.constants else None
     going = bool(single(state.constants[condition], "cond")) if condition in state.constants else not condition
     # The rounds are the same in each run.
-    may_be_written_out = going and limit != 0 and (limit is not None or not trips)
+    can_unroll = going and limit != 0 and (limit is not None or not trips)
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - 1 - len(node.outputs))]
-    asked = Repetition(
+    loop = Repetition(
         body, values, outputs[: len(values)], (), [Rows(output) for output in outputs[len(values) :]], ends=True,
         trips=trips, condition=condition, names=[name for name in (*node.outputs, node.proto.name) if name],
     )  # fmt: skip
     is_better = limit is not None and not state.options.keeps_rounds and is_short(body, limit)
-    if may_be_written_out and is_better and write_out(state, node, asked, limit):
+    if can_unroll and is_better and unroll(state, node, loop, limit):
         return
     try:
         with state.attempt():
-            import_rounds(state, asked, node.origin)
+            import_rounds(state, loop, node.origin)
     except NotThisWay as failed:
-        constant = isinstance(failed.reason, NothingOfTheRun)
-        may_be_written_out &= not isinstance(failed.reason, NeverEnds)
-        if may_be_written_out and write_out(state, node, asked, limit, tries=constant):
+        constant = isinstance(failed.reason, ReadsOnlyConstants)
+        can_unroll &= not isinstance(failed.reason, NeverEnds)
+        if can_unroll and unroll(state, node, loop, limit, tries=constant):
             return
         if constant:
-            import_rounds(state, asked, node.origin, constant=True)
+            import_rounds(state, loop, node.origin, constant=True)
         else:
             state.give_up(failed, node.outputs)
 
@@ -699,14 +698,14 @@ def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
     if any(shape[axis] != rounds for shape, axis in zip(shapes, axes, strict=True)):
         raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along the axes {axes}")
     if not state.options.keeps_rounds and is_short(scan.body, rounds):
-        write_out(state, node, scan, rounds)
+        unroll(state, node, scan, rounds)
         return
     try:
         with state.attempt():
             _in_rounds(state, node, replace(scan, most=rounds), constant=not state.budget.allows("rounds", rounds))
     except NotThisWay as failed:
         if rounds:
-            write_out(state, node, scan, rounds)
+            unroll(state, node, scan, rounds)
         else:
             state.give_up(failed, [*scan.last, *(rows.value for rows in scan.written)])
 

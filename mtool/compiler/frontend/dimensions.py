@@ -111,10 +111,10 @@ def _tries(model: onnx.ModelProto) -> int:
     return min(_MOST_TRIES, _MOST_NODES // max(len(model.graph.node), 1), _MOST_BYTES // max(size, 1))
 
 
-def _hint(names: Sequence[str], given: Mapping[str, int], tries: int, works: Works | None) -> str:
+def _hint(names: Sequence[str], fixed_sizes: Mapping[str, int], tries: int, works: Works | None) -> str:
     """Return the hint: the options with sizes that work, or without sizes if none are found."""
     for sizes in itertools.islice(_guesses(names), tries):
-        if works is not None and works({**given, **sizes}):
+        if works is not None and works({**fixed_sizes, **sizes}):
             options = " ".join(f"--dim {argument(name)}={sizes[name]}" for name in names)
             if max(sizes.values()) == 1:
                 return f"give {options}"

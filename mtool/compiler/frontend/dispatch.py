@@ -207,15 +207,15 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         return
     check_attributes(node, operator)
     node = with_indices_inside(node, operator, schema, clamp=bool(state.perhaps))
-    same = None if operator.rewrite is None else operator.rewrite(node)
-    if same is not None:
-        state.run(same, OPSET)
+    rewritten = None if operator.rewrite is None else operator.rewrite(node)
+    if rewritten is not None:
+        state.run(rewritten, OPSET)
         return
     constants = _known_values(state, node.proto, operator)
-    known = all(name in constants or not name for name in node.inputs) and not bodies
+    is_constant = all(name in constants or not name for name in node.inputs) and not bodies
     try:
-        is_bounded = not known and _set_maximum_sizes(state, node, operator)
-        if not is_bounded and _is_folded(state, node, operator, constants if known else None):
+        is_bounded = not is_constant and _set_maximum_sizes(state, node, operator)
+        if not is_bounded and _is_folded(state, node, operator, constants if is_constant else None):
             return
     except Unsupported as problem:
         if schema.has_type_and_shape_inference_function or isinstance(problem, TooLarge | ValueNeeded):
@@ -224,7 +224,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
             raise
         return
     check_shapes(node, operator)
-    if known and operator.folding.when == "later":
+    if is_constant and operator.folding.when == "later":
         state.dequantized[node.outputs[0]] = (node.proto, max(version, 19))  # the version that onnx.reference has
     if operator.canonical is not None:
         operator.canonical(node)
@@ -274,22 +274,22 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
     """Import a node whose operator's record gives the output types: one of mtool's own, or of a package."""
     if operator.check is not None:
         operator.check(node)
-    kind = node.op
+    op = node.op
     if not operator.package:
         attrs = attributes_of(operator.attributes, node.attrs)
         kinds = own_outputs(node.proto, state.types)
-        if not any(one.count for one in kinds.values()):
-            for name, one in kinds.items():
-                state.add_constant(name, np.zeros(one.shape, one.dtype.numpy))
+        if not any(kind.count for kind in kinds.values()):
+            for name, kind in kinds.items():
+                state.add_constant(name, np.zeros(kind.shape, kind.dtype.numpy))
             return
     else:
         attrs = own_domains.own_attributes(operator, node.attrs)
-        known, where = [node.kind(name) for name in node.inputs if name], f"{node.op} {node.origin}"
-        made = own_domains.types_of(operator, attrs, known, len(node.outputs), where)
-        kinds = {name: one for name, one in zip(node.outputs, made, strict=False) if name}
-        kind = own_kind(operator.domain, node.op)
+        input_types, where = [node.kind(name) for name in node.inputs if name], f"{node.op} {node.origin}"
+        output_types = own_domains.types_of(operator, attrs, input_types, len(node.outputs), where)
+        kinds = {name: kind for name, kind in zip(node.outputs, output_types, strict=False) if name}
+        op = own_kind(operator.domain, node.op)
     state.types |= kinds
-    node.emit(attrs, op=kind)
+    node.emit(attrs, op=op)
 
 
 def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) -> Mapping[str, Array]:
@@ -463,6 +463,6 @@ def _names(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto,
     return names | {inner: outer for inner, outer in pairs if outer and inner in inside}
 
 
-def _newest(versions: Sequence[int], wanted: int) -> int:
-    """Return the newest version that is not newer than `wanted`; the oldest if all are."""
-    return max((version for version in versions if version <= wanted), default=min(versions))
+def _newest(versions: Sequence[int], limit: int) -> int:
+    """Return the newest version that is not newer than `limit`; the oldest if all are."""
+    return max((version for version in versions if version <= limit), default=min(versions))

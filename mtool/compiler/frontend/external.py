@@ -46,22 +46,22 @@ class Folder:
         Raises:
             ModelError: the location is malformed or outside the folder, or the file does not match it.
         """
-        said = {entry.key: entry.value for entry in tensor.external_data}
+        entries = {entry.key: entry.value for entry in tensor.external_data}
         location = "/".join(self.parts(tensor))
-        numbers = {key: said.get(key, "") for key in ("offset", "length")}
+        numbers = {key: entries.get(key, "") for key in ("offset", "length")}
         for key, text in numbers.items():
             if text and not (text.isascii() and text.isdecimal() and len(text) < 20):
                 raise self._malformed(tensor, f"{key} {text!r}", "expected a number of 0 or more")
-        wanted = byte_count(tensor)
+        expected = byte_count(tensor)
         with self._open(tensor, location) as file:
             size = os.fstat(file).st_size
         offset = int(numbers["offset"] or 0)
         length = int(numbers["length"]) if numbers["length"] else size - offset
-        if length != wanted:
-            raise self._malformed(tensor, f"length {length:,}", f"expected {wanted:,} bytes, by its shape and type")
+        if length != expected:
+            raise self._malformed(tensor, f"length {length:,}", f"expected {expected:,} bytes, by its shape and type")
         if offset + length > size:
-            found = f"offset {offset:,} and length {length:,}"
-            raise self._malformed(tensor, found, f"the file {location} has {size:,} bytes")
+            actual = f"offset {offset:,} and length {length:,}"
+            raise self._malformed(tensor, actual, f"the file {location} has {size:,} bytes")
         return Extent(location, offset, length)
 
     def parts(self, tensor: TensorProto) -> list[str]:

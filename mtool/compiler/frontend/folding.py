@@ -42,9 +42,9 @@ def fold(
     if not folding.is_right:
         raise NotComputed("onnx's reference evaluator is known to compute it wrongly")
     where = f"{proto.op_type} {proto.name or next(iter(proto.output), '')}"
-    given = [constants[name] for name in proto.input if name]
-    made = sum(kind.count for kind in kinds.values()) if kinds else folding.size(given)
-    budget.spend("work", folding.cost(Folded(attributes(proto), given, made)), where)
+    operands = [constants[name] for name in proto.input if name]
+    elements = sum(kind.count for kind in kinds.values()) if kinds else folding.size(operands)
+    budget.spend("work", folding.cost(Folded(attributes(proto), operands, elements)), where)
     budget.afford("constants", sum(kind.bytes for kind in kinds.values()), where)
     inputs = [helper.make_tensor_value_info(name, 1, None) for name in dict.fromkeys(proto.input) if name]
     outputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.output if name]

@@ -95,7 +95,7 @@ def infer(
     absent = [name for name in proto.input if name and name not in types]
     if absent:
         raise Unsupported(f"its input {absent[0]!r} is not a tensor of the model")
-    known = {name: tensor_type(kind) for name in proto.input if name and (kind := types.get(name))}
+    input_types = {name: tensor_type(kind) for name in proto.input if name and (kind := types.get(name))}
     data = {
         name: numpy_helper.from_array(constants[name], name)
         for name in proto.input
@@ -103,18 +103,18 @@ def infer(
     }
     operator = operator_of(proto)
     if operator.infer is not None:
-        made = operator.infer(Attributes(), [types[name] for name in proto.input if name])
-        return dict(zip(filter(None, proto.output), made, strict=False))
+        output_types = operator.infer(Attributes(), [types[name] for name in proto.input if name])
+        return dict(zip(filter(None, proto.output), output_types, strict=False))
     domain = domain_of(proto.domain)
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     if not schema.has_type_and_shape_inference_function and schema.since_version >= FIRST_BROADCASTING:
         schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 has no inference, 16 has
-    found: dict[str, onnx.TypeProto] = {}
+    inferred: dict[str, onnx.TypeProto] = {}
     failure = ""
     try:
         imports = [helper.make_opsetid(domain, version)]
-        found = onnx.shape_inference.infer_node_outputs(
-            schema, proto, known, data, opset_imports=imports, ir_version=10
+        inferred = onnx.shape_inference.infer_node_outputs(
+            schema, proto, input_types, data, opset_imports=imports, ir_version=10
         )
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
         failure = str(failed).strip().splitlines()[-1]
@@ -126,7 +126,7 @@ def infer(
             if failure:
                 raise Unsupported(failure)  # even if the model declares a shape
             result[name] = known_type(
-                found.get(name) or onnx.TypeProto(tensor_type={}), None if is_known else declared.get(name)
+                inferred.get(name) or onnx.TypeProto(tensor_type={}), None if is_known else declared.get(name)
             )
         except Unsupported as problem:
             for index, value in sizes.items():
@@ -157,10 +157,10 @@ def own_outputs(proto: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[
 def operator_of(proto: onnx.NodeProto) -> Operator:
     """Return the record of a node's operator, or an empty one with its name."""
     domain = domain_of(proto.domain)
-    known = operators().get((domain, proto.op_type))
-    if known is None and domain and not onnx.defs.has(proto.op_type, domain):
-        known = own_operators().get((domain, proto.op_type))
-    return known or Operator(proto.op_type, domain=domain)
+    operator = operators().get((domain, proto.op_type))
+    if operator is None and domain and not onnx.defs.has(proto.op_type, domain):
+        operator = own_operators().get((domain, proto.op_type))
+    return operator or Operator(proto.op_type, domain=domain)
 
 
 def sizes_of(operator: Operator, proto: onnx.NodeProto) -> dict[int, str]:

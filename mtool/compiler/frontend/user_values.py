@@ -72,12 +72,12 @@ def does_not_go(what: str, title: str, expected: str, data: Array) -> UsageError
     return UsageError(f"{what} does not fit that input of {title}", details=details)
 
 
-def check_names(given: Iterable[str], known: Iterable[str], what: str, title: str) -> None:
+def check_names(names: Iterable[str], available: Iterable[str], role: str, title: str) -> None:
     """Check that the model has all given names.
 
     Raises:
         UsageError: one is unknown.
     """
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(names) - set(available))
     if unknown:
-        raise UsageError(f"{title} has no {what} named {', '.join(unknown)}")
+        raise UsageError(f"{title} has no {role} named {', '.join(unknown)}")

@@ -66,13 +66,13 @@ def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any
             if not name and kind.option != OpSchema.FormalParameterOption.Optional and proto.op_type not in _CONTROL:
                 raise Unsupported(f"its {role} {kind.name!r} is not given")
     for attr in proto.attribute:
-        known = schema.attributes.get(attr.name)
-        if known is not None and int(known.type.value) != attr.type:
-            found = onnx.AttributeProto.AttributeType.Name(attr.type)
-            raise Unsupported(f"its attribute {attr.name!r} is of type {found}; expected {known.type.name}")
-    there = {attr.name for attr in proto.attribute} | {*graphs}
+        declared = schema.attributes.get(attr.name)
+        if declared is not None and int(declared.type.value) != attr.type:
+            actual = onnx.AttributeProto.AttributeType.Name(attr.type)
+            raise Unsupported(f"its attribute {attr.name!r} is of type {actual}; expected {declared.type.name}")
+    present = {attr.name for attr in proto.attribute} | {*graphs}
     for name, attribute in schema.attributes.items():
-        if attribute.required and name not in there:
+        if attribute.required and name not in present:
             raise Unsupported(f"its attribute {name!r} is not given")
 
 
@@ -158,8 +158,8 @@ def check_shapes(node: OnnxNode, operator: Operator) -> None:
         Unsupported: they do not match.
     """
     types = node.state.types
-    known = all(not name or name in types for name in (*node.inputs, *node.outputs))
-    if operator.check_shapes is None or node.version < operator.shapes_from or not known:
+    has_types = all(not name or name in types for name in (*node.inputs, *node.outputs))
+    if operator.check_shapes is None or node.version < operator.shapes_from or not has_types:
         return
     try:
         fits = operator.check_shapes(node)

@@ -149,8 +149,8 @@ def check(node: Node, graph: Graph) -> None:
     """
     attrs, where = node.attrs, f"{node.op} {node.name}"
 
-    def expect(found: object, wanted: object, what: str) -> None:
-        assert found == wanted, f"{where}: {what}: found {found}, expected {wanted}"
+    def expect(actual: object, expected: object, role: str) -> None:
+        assert actual == expected, f"{where}: {role}: found {actual}, expected {expected}"
 
     def types(of: Graph, values: Iterable[str]) -> list[TensorType]:
         return [of.types[value] for value in values]
@@ -165,9 +165,9 @@ def check(node: Node, graph: Graph) -> None:
     first, last = len(body.inputs) - count, len(body.outputs) - count
     kinds = types(body, body.inputs[first:])
     expect(types(body, body.outputs[last:]), kinds, "carried values")
-    given = [kind for kind, one in zip(kinds, attrs.carried, strict=True) if one.is_given]
-    expect(types(graph, node.inputs[attrs.first_carried : attrs.first_row]), given, "first values")
-    results = [kind for kind, one in zip(kinds, attrs.carried, strict=True) if one.is_output]
+    initial = [kind for kind, item in zip(kinds, attrs.carried, strict=True) if item.is_given]
+    expect(types(graph, node.inputs[attrs.first_carried : attrs.first_row]), initial, "first values")
+    results = [kind for kind, item in zip(kinds, attrs.carried, strict=True) if item.is_output]
     expect(types(graph, node.outputs[: len(results)]), results, "last values")
     rows = body.outputs[attrs.goes_on : last]
     expect(len(rows), len(attrs.reversed), "outputs by rows")

@@ -284,11 +284,11 @@ class Graph:
         """
         if self.once("has large constants", self._has_large_constants):
             return answer()
-        known: dict[Hashable, tuple[Node, T]] = self.memo.setdefault(_OF_NODES, {})
+        cache: dict[Hashable, tuple[Node, T]] = self.memo.setdefault(_OF_NODES, {})
         key = id(node), about
-        if key not in known:
-            known[key] = node, answer()  # the node is kept, so that no other gets its identity
-        return known[key][1]
+        if key not in cache:
+            cache[key] = node, answer()  # the node is kept, so that no other gets its identity
+        return cache[key][1]
 
     def _has_large_constants(self) -> bool:
         return sum(data.nbytes for data in self.constants.values()) >= LARGE_BYTES
@@ -335,7 +335,7 @@ def verify(graph: Graph) -> None:
     Raises:
         AssertionError: it is not; a bug in the pass that made it.
     """
-    known = {*graph.inputs, *graph.constants, ""}
+    defined = {*graph.inputs, *graph.constants, ""}
     names = set()
     for node in graph.nodes:
         expr = expression_of(node)
@@ -343,15 +343,15 @@ def verify(graph: Graph) -> None:
         assert node.name not in names, f"two nodes are named {node.name}"
         names.add(node.name)
         for value in node.inputs:
-            assert value in known, f"{node.name} reads {value!r} before it is written"
+            assert value in defined, f"{node.name} reads {value!r} before it is written"
         for value in filter(None, node.outputs):
-            assert value not in known, f"{value!r} is written twice"
+            assert value not in defined, f"{value!r} is written twice"
             assert value in graph.types, f"{value!r} has no type"
-            known.add(value)
+            defined.add(value)
     for value, data in graph.constants.items():
         kind = TensorType(DType.of(data.dtype), data.shape)
         assert graph.types[value] == kind, f"constant {value!r} is {kind}; its declared type is {graph.types[value]}"
-    assert set(graph.outputs) <= known, "an output is never written"
+    assert set(graph.outputs) <= defined, "an output is never written"
 
 
 class Rewriter:

@@ -207,9 +207,9 @@ class Joiner:
     def _expression(self, things: Sequence[Expr], where: str) -> Joined:
         """Join expressions, in which parts may be shared: each set of parts is joined once."""
         key = tuple(map(id, things))
-        known = self._expressions.get(key)
-        if known is not None:
-            return known[0]
+        cached = self._expressions.get(key)
+        if cached is not None:
+            return cached[0]
         first = things[0]
         if len({(thing.op, thing.dtype, len(thing.args)) for thing in things}) != 1:
             raise DifferError(f"{where}: the expressions differ")

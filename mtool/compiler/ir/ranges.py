@@ -25,9 +25,9 @@ class Ranges:
             for number, size in part.value.axes if part.op == "reduce" else ():
                 self.axes[number] = max(size, self.axes.get(number, 0))
 
-    def of(self, expr: Expr, known: Mapping[Expr, Range] | None = None) -> Range | None:
-        """Return the range of an expression; None: it is not an integer. `known` has the ranges of its parts."""
-        facts = known or {}
+    def of(self, expr: Expr, ranges: Mapping[Expr, Range] | None = None) -> Range | None:
+        """Return the range of an expression; None: it is not an integer. `ranges` has the ranges of its parts."""
+        facts = ranges or {}
         return expr.fold(lambda part, args: common(self._of(part, args), facts.get(part)))
 
     def _of(self, part: Expr, args: Sequence[Range | None]) -> Range | None:

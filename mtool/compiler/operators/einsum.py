@@ -83,12 +83,12 @@ def _check_equation(node: OnnxNode) -> None:
     sizes: dict[str, int] = {}
     for letters, shape in zip(_letters(equation, [*map(len, shapes)]).terms, shapes, strict=True):
         for letter, size in zip(letters, shape, strict=True):
-            known = sizes.setdefault(letter, size)
-            if 1 not in (known, size) and known != size:
-                raise Unsupported(f"its equation {equation!r} has {letter!r} for two sizes, {known} and {size}")
-            sizes[letter] = max(known, size)
-    made = right.replace("...", "")
-    if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
+            previous = sizes.setdefault(letter, size)
+            if 1 not in (previous, size) and previous != size:
+                raise Unsupported(f"its equation {equation!r} has {letter!r} for two sizes, {previous} and {size}")
+            sizes[letter] = max(previous, size)
+    output = right.replace("...", "")
+    if arrow and (len(set(output)) != len(output) or not set(output) <= set(sizes)):
         raise Unsupported(f"its equation {equation!r} has the invalid output {right!r}")
 
 

@@ -310,8 +310,8 @@ def integer_dense(ctx: Lowering, node: Node) -> bool:
 
 def integer_conv(ctx: Lowering, node: Node) -> bool:
     """Append a conv2d kernel for a ConvInteger with constant weights and one or two dimensions."""
-    weights, given = _weights(ctx, node, 0), Convolution.of(node)
-    if weights is None or given.rank > 2 or not _is_scalar(ctx, node, 2) or not ctx.types[node.inputs[0]].count:
+    weights, conv = _weights(ctx, node, 0), Convolution.of(node)
+    if weights is None or conv.rank > 2 or not _is_scalar(ctx, node, 2) or not ctx.types[node.inputs[0]].count:
         return False
     data = weights[:, :, None, :] if weights.ndim == 3 else weights
     inputs = _operands(ctx, node, np.ascontiguousarray(data.transpose(0, 2, 3, 1)))
@@ -330,15 +330,15 @@ def _is_scalar(ctx: Lowering, node: Node, place: int) -> bool:
 
 def _weights(ctx: Lowering, node: Node, channels: int) -> Array | None:
     """Return constant 8-bit weights less their zero point, per tensor or along the axis `channels`."""
-    data, given = ctx.constants.get(node.inputs[1]), node.inputs[3] if len(node.inputs) > 3 else ""
+    data, zero = ctx.constants.get(node.inputs[1]), node.inputs[3] if len(node.inputs) > 3 else ""
     if data is None or data.dtype.itemsize != 1 or not data.size or ctx.types[node.inputs[0]].dtype not in EIGHT_BITS:
         return None
-    point = ctx.constants.get(given, np.zeros(1, np.int32) if not given else None)
+    point = ctx.constants.get(zero, np.zeros(1, np.int32) if not zero else None)
     if point is None or point.size not in (1, data.shape[channels]) or data.ndim <= channels:
         return None
     view = [-1 if place == channels and point.size > 1 else 1 for place in range(data.ndim)]
-    made: Array = data.astype(np.int16) - point.astype(np.int16).reshape(view)
-    return made.astype(np.int8) if made.min() >= -128 and made.max() <= 127 else made
+    centred: Array = data.astype(np.int16) - point.astype(np.int16).reshape(view)
+    return centred.astype(np.int8) if centred.min() >= -128 and centred.max() <= 127 else centred
 
 
 def _operands(ctx: Lowering, node: Node, filters: Array) -> list[str] | None:

@@ -288,12 +288,12 @@ def by_template(
 def widened(ctx: Lowering, node: Node, value: str, dtype: DType | None = None) -> str:
     """Return a value as float32 if it is a 16-bit float (or as `dtype`, if that is given)."""
     kind = ctx.types[value]
-    wanted = dtype or (DType.FLOAT32 if kind.dtype.is_half else kind.dtype)
-    if wanted == kind.dtype:
+    dtype = dtype or (DType.FLOAT32 if kind.dtype.is_half else kind.dtype)
+    if dtype == kind.dtype:
         return value
-    made = ctx.value(f"{value}.wide", wanted, kind.shape)
+    wide = ctx.value(f"{value}.wide", dtype, kind.shape)
     element = load(0, kind.dtype, identity(len(kind.shape)))
-    return ctx.loop(node, call("cast", element, dtype=wanted), [value], made)
+    return ctx.loop(node, call("cast", element, dtype=dtype), [value], wide)
 
 
 def wide_output(ctx: Lowering, value: str) -> str:

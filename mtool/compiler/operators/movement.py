@@ -182,10 +182,10 @@ def _gather(ctx: Lowering, node: Node) -> None:
 def chosen_indices(ctx: Lowering, node: Node, size: int, index: Sequence[Expr]) -> tuple[Expr, str]:
     """Return the index in an element of a node's second input, and the input; constants are made non-negative."""
     value = node.inputs[1]
-    known = ctx.constants.get(value)
-    if known is None:
+    data = ctx.constants.get(value)
+    if data is None:
         return wrapped(load(1, ctx.types[value].dtype, tuple(index)), size), value
-    indices = np.where(known < 0, known + size, known).astype(np.int32)
+    indices = np.where(data < 0, data + size, data).astype(np.int32)
     return load(1, DType.INT32, tuple(index)), ctx.constant(f"{node.name}/indices", indices)
 
 
@@ -263,11 +263,11 @@ def _pad_form(node: OnnxNode) -> None:
     kind, inputs = node.kind(0), node.inputs[:1]
     value: Any = node.attrs.get("value", 0.0)
     if node.input(2):
-        known = node.state.constants.get(node.inputs[2])
-        if known is None:
+        constant = node.state.constants.get(node.inputs[2])
+        if constant is None:
             inputs.append(node.inputs[2])
         else:
-            value = known.item()
+            value = constant.item()
     pads = node.vector("pads", 1) or ()
     axes = tuple(range(len(kind.shape)))
     if node.input(3):

@@ -95,14 +95,13 @@ def _top_k(ctx: Lowering, node: Node) -> None:
 def _unique(ctx: Lowering, node: Node) -> None:
     kind, dim = ctx.types[node.inputs[0]], Unique.of(node).axis
     outer, size, inner = _split(kind.shape, dim)
-    found = ctx.types[node.outputs[0]].shape[dim or 0]
+    distinct = ctx.types[node.outputs[0]].shape[dim or 0]
     named, count = counted(node)
     outputs = {"output": node.outputs[0]}
-    for number, (name, length) in enumerate((("indices", found), ("inverse", size), ("counts", found)), 1):
-        asked = [*named, "", "", ""][number]
-        outputs[name] = asked or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
+    for number, (name, length) in enumerate((("indices", distinct), ("inverse", size), ("counts", distinct)), 1):
+        outputs[name] = [*named, "", "", ""][number] or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
-    values = {"outer": outer, "count": size, "inner": inner, "found": found, "sorted": Unique.of(node).sorted}
+    values = {"outer": outer, "count": size, "inner": inner, "found": distinct, "sorted": Unique.of(node).sorted}
     inputs = {"input": node.inputs[0]}
     template_node(ctx, node, "unique", inputs, outputs, values, scratch=4 * size, scratch_type="int32_t", wide=_WIDE)
 

@@ -78,19 +78,19 @@ def own_attributes(own: Operator, attrs: Mapping[str, Any]) -> Attributes:
     Raises:
         Unsupported: one is missing, unknown or has the wrong type.
     """
-    known = {one.name: one for one in fields(own.attributes)}
+    valid = {field.name: field for field in fields(own.attributes)}
     for name in attrs:
-        if name not in known:
-            raise Unsupported(f"unknown attribute {name!r}: {did_you_mean(name, known, 'it has ' + ', '.join(known))}")
+        if name not in valid:
+            raise Unsupported(f"unknown attribute {name!r}: {did_you_mean(name, valid, 'it has ' + ', '.join(valid))}")
     for name, kind in get_type_hints(own.attributes).items():
         if name not in attrs:
-            if known[name].default is known[name].default_factory is MISSING:
+            if valid[name].default is valid[name].default_factory is MISSING:
                 raise Unsupported(f"missing attribute {name!r}")
             continue
         is_list = get_origin(kind) is tuple
         expected = get_args(kind)[0] if is_list else kind
         values = attrs[name] if is_list and isinstance(attrs[name], tuple) else (attrs[name],)
-        is_right = all(type(one) is expected and (expected is not float or math.isfinite(one)) for one in values)
+        is_right = all(type(field) is expected and (expected is not float or math.isfinite(field)) for field in values)
         if expected in _WORDS and not (is_right and isinstance(attrs[name], tuple) == is_list):
             words = f"a list, each {_WORDS[expected]}" if is_list else _WORDS[expected]
             raise Unsupported(f"attribute {name!r} is {attrs[name]!r}; expected {words}")
@@ -139,30 +139,30 @@ def lower(own: Operator, ctx: Lowering, node: Node) -> None:
     lowering = own.lower
     assert lowering is not None
     _called(own, where, lambda: lowering(ctx, node))
-    made = ctx.nodes[start:]
-    written = [value for one in made for value in one.outputs if value]
+    kernels = ctx.nodes[start:]
+    written = [value for kernel in kernels for value in kernel.outputs if value]
     for value in written:
         if written.count(value) > 1 or (value in ctx.graph.types and value not in node.outputs):
             raise _wrong(own, where, f"it writes {value!r}, which is written already")
-    known = {*node.inputs, *ctx.constants, ""}
-    for one in made:
-        for value in one.inputs:
-            if value not in known and not _is_made(value, ctx, start):
-                raise _wrong(own, where, f"{one.op} reads {value!r} before it is written")
-        known.update(one.outputs)
+    defined = {*node.inputs, *ctx.constants, ""}
+    for kernel in kernels:
+        for value in kernel.inputs:
+            if value not in defined and not _is_made(value, ctx, start):
+                raise _wrong(own, where, f"{kernel.op} reads {value!r} before it is written")
+        defined.update(kernel.outputs)
     for value in filter(None, node.outputs):
         if value not in written:
             raise _wrong(own, where, f"its lowering does not write the output {value!r}")
         if ctx.types[value] != ctx.graph.types[value]:
             raise _wrong(own, where, f"{value!r} is {ctx.types[value]}; expected {ctx.graph.types[value]}")
-    graph = replace(ctx.graph, nodes=tuple(made), types=ctx.types, constants=ctx.constants)
-    for one in made:
-        if one.op not in SPECIFICATIONS:
-            raise _wrong(own, where, f"its lowering appends a node of the unknown kind {one.op}")
+    graph = replace(ctx.graph, nodes=tuple(kernels), types=ctx.types, constants=ctx.constants)
+    for kernel in kernels:
+        if kernel.op not in SPECIFICATIONS:
+            raise _wrong(own, where, f"its lowering appends a node of the unknown kind {kernel.op}")
         try:
-            SPECIFICATIONS[one.op].check(one, graph)
-        except (AssertionError, KeyError, IndexError, TypeError) as found:
-            raise _wrong(own, where, f"{type(found).__name__}: {found}") from found
+            SPECIFICATIONS[kernel.op].check(kernel, graph)
+        except (AssertionError, KeyError, IndexError, TypeError) as error:
+            raise _wrong(own, where, f"{type(error).__name__}: {error}") from error
 
 
 def _is_made(value: str, ctx: Lowering, count: int) -> bool:

@@ -109,17 +109,17 @@ class _Grid:
     @classmethod
     def of(cls, write: OnnxNode, value: str, scale: str, point: str, ends: tuple[int, int] | None) -> "_Grid | None":
         """Return the grid of a value of numbers in a range; None: it is not of such integers."""
-        known, shape = write.state.constants, write.kind(value).shape
-        if scale not in known or point not in known or ends is None:
+        constants, shape = write.state.constants, write.kind(value).shape
+        if scale not in constants or point not in constants or ends is None:
             return None
-        scales, points = known[scale], known[point]
+        scales, points = constants[scale], constants[point]
         types = (np.int8, np.uint8, np.int16, np.uint16)
-        fitting = [one for one in types if np.iinfo(one).min <= ends[0] and ends[1] <= np.iinfo(one).max]
+        fitting = [dtype for dtype in types if np.iinfo(dtype).min <= ends[0] and ends[1] <= np.iinfo(dtype).max]
         along = [len(shape) - scales.ndim + dim for dim, size in enumerate(scales.shape) if size > 1]
         is_vector = len(along) == 1 and along[0] >= 0 and scales.size == shape[along[0]]
         shared = [dim for dim, size in enumerate(shape) if dim not in along]
         by_groups = len(along) > 1 and len(shared) == 1 and scales.size * shape[shared[0]] == math.prod(shape)
-        fits = scales.size == 1 or ((is_vector or by_groups) and value in known)
+        fits = scales.size == 1 or ((is_vector or by_groups) and value in constants)
         if not fitting or scales.dtype != np.float32 or not fits:
             return None
         stored = points.astype(fitting[0])
@@ -156,8 +156,8 @@ def _give(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int
 
 def _steps(write: OnnxNode, x: str, scale: str, point: str) -> str:
     """Return x / scale + point."""
-    steps, known = write("Div", x, scale), write.state.constants.get(point)
-    return steps if known is not None and not known.any() and known.size == 1 else write("Add", steps, point)
+    steps, zero = write("Div", x, scale), write.state.constants.get(point)
+    return steps if zero is not None and not zero.any() and zero.size == 1 else write("Add", steps, point)
 
 
 def _signs(write: OnnxNode, x: str) -> str:
@@ -170,9 +170,9 @@ def _inputs(write: OnnxNode, count: int) -> list[str]:
         raise Unsupported(f"it has {plural.count(sum(map(bool, write.inputs)), 'input')}; expected {count}")
     if write.inputs[1] in write.state.constants:
         _positive(write, write.inputs[1], "scale")
-    known = write.state.constants
-    whole = {name for name in write.inputs if name in known and known[name].dtype.kind in "iu"}
-    return [write.constant(known[name]) if name in whole else name for name in write.inputs]
+    constants = write.state.constants
+    whole = {name for name in write.inputs if name in constants and constants[name].dtype.kind in "iu"}
+    return [write.constant(constants[name]) if name in whole else name for name in write.inputs]
 
 
 def _positive(write: OnnxNode, name: str, role: str) -> Array:

@@ -119,11 +119,11 @@ def _lower(ctx: Lowering, node: Node) -> None:
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
     if attrs.batch_first:
         shapes = [(batch, steps, directions, hidden), *[(batch, directions, hidden)] * 2]
-    wanted = [*node.outputs, "", "", ""][:3]
+    results = [*node.outputs, "", "", ""][:3]
     names = ("y", "h", "c")[: 3 if node.op == "LSTM" else 2]
     outputs = {
         name: wide_output(ctx, value) if value else ctx.value(f"{node.name}/{name}", DType.FLOAT32, shape)
-        for name, value, shape in zip(names, wanted, shapes, strict=False)
+        for name, value, shape in zip(names, results, shapes, strict=False)
     }
     unknown = [name for name, _, _ in attrs.functions if name not in FORMULAS]
     if unknown:
@@ -147,7 +147,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
         ctx, node, "recurrent", inputs, outputs, values, scratch=scratch, scratch_type="float", math=True, macs=macs,
         overwrites=over,
     )  # fmt: skip
-    narrowed(ctx, node, [(outputs[name], value) for name, value in zip(names, wanted, strict=False) if value])
+    narrowed(ctx, node, [(outputs[name], value) for name, value in zip(names, results, strict=False) if value])
 
 
 def _activations(functions: tuple[tuple[str, float | None, float | None], ...]) -> tuple[str, ...]:

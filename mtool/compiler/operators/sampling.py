@@ -192,8 +192,7 @@ def _form(node: OnnxNode) -> None:
         ratios = [result[axis] / x[axis] for axis in axes]
         policy = attrs.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            wanted = value_of(sizes, "sizes").tolist()
-            ratios = [size / x[axis] for size, axis in zip(wanted, axes, strict=True)]
+            ratios = [size / x[axis] for size, axis in zip(value_of(sizes, "sizes").tolist(), axes, strict=True)]
             ratios = [min(ratios) if policy == "not_larger" else max(ratios)] * len(axes)
         for axis, ratio in zip(axes, ratios, strict=True):
             all_scales[axis] = ratio

@@ -296,15 +296,15 @@ def _check(node: OnnxNode) -> None:
     """
     name = node.op.removeprefix("Signal")
     kinds = [node.kind(value) for value in node.inputs]
-    wanted = _TYPES.get(name)
-    if wanted is not None and tuple(one.dtype for one in kinds) != wanted:
-        found = ", ".join(map(str, kinds))
-        raise Unsupported(f"its inputs are {found}; expected {', '.join(one.name.lower() for one in wanted)}")
+    expected = _TYPES.get(name)
+    if expected is not None and tuple(kind.dtype for kind in kinds) != expected:
+        actual = ", ".join(map(str, kinds))
+        raise Unsupported(f"its inputs are {actual}; expected {', '.join(kind.name.lower() for kind in expected)}")
     for key, most in _MOST.items():
         most = 31 if name in ("Window", "FilterBankLog") else most
         if not 0 <= node.attrs.get(key, 0) <= most:
             raise Unsupported(f"its option {key!r} is {node.attrs[key]}; expected 0 to {most}")
-    shapes = [one.shape for one in kinds]
+    shapes = [kind.shape for kind in kinds]
     if name == "Window" and (len(shapes[1]) != 1 or not shapes[1][0] or shapes[0][-1:] != shapes[1]):
         raise Unsupported(f"its window {list(shapes[1])} does not fit its input {list(shapes[0])}")
     if name in ("Rfft", "Irfft"):
@@ -317,7 +317,7 @@ def _check(node: OnnxNode) -> None:
         raise Unsupported(f"its scale bits have shape {list(shapes[1])}; expected one number")
     is_pair = name in ("FilterBankSpectralSubtraction", "PCAN")
     if (is_pair and shapes[0] != shapes[1]) or (name == "PCAN" and kinds[2].count < LEAST_GAINS):
-        raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(one)) for one in shapes)}")
+        raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(shape)) for shape in shapes)}")
     if name == "FilterBank":
         _check_bank(node, kinds[0].count)
     if name == "OverlapAdd" and not 0 < node.attrs["step"] <= shapes[0][-1] - shapes[1][-1]:
@@ -331,8 +331,8 @@ def _check_transform(node: OnnxNode, kind: TensorType, is_forward: bool) -> None
     if not is_fast(length) or length > 2**20:
         raise Unsupported(f"its transform has {length} elements; expected twice a product of 2s, 3s and 5s")
     if not (0 < size <= length if is_forward else size == length + 2):
-        wanted = f"at most {length}" if is_forward else f"{length + 2}"
-        raise Unsupported(f"its input has {size} elements for a transform of {length}; expected {wanted}")
+        expected = f"at most {length}" if is_forward else f"{length + 2}"
+        raise Unsupported(f"its input has {size} elements for a transform of {length}; expected {expected}")
 
 
 def _check_bank(node: OnnxNode, count: int) -> None:

@@ -34,5 +34,5 @@ def _verify_node(node: Node, graph: Graph) -> None:
         return
     operator = lowering_of(node.op)
     assert operator is not None, f"{node.name} is of an unknown kind, {node.op}"
-    found, wanted = type(node.attrs), operator.attributes
-    assert found is wanted, f"{node.op} {node.name} has {found.__name__}; expected {wanted.__name__}"
+    actual, expected = type(node.attrs), operator.attributes
+    assert actual is expected, f"{node.op} {node.name} has {actual.__name__}; expected {expected.__name__}"

@@ -54,26 +54,26 @@ def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def _pruned_branches(node: Node, attrs: Branches, needed: Collection[str], *, deep: bool) -> Node:
-    wanted = [number for number, value in enumerate(node.outputs) if value in needed]
-    bodies = [_pruned_body(body, [body.outputs[number] for number in wanted], deep=deep) for body in attrs.bodies]
+    used = [number for number, value in enumerate(node.outputs) if value in needed]
+    bodies = [_pruned_body(body, [body.outputs[number] for number in used], deep=deep) for body in attrs.bodies]
     reads = [_read_in(body) for body in bodies]
     pairs = enumerate(zip(*(body.inputs for body in bodies), strict=True))
     read = [number for number, values in pairs if any(map(set.__contains__, reads, values))]
     bodies = [_with_inputs(body, [body.inputs[number] for number in read]) for body in bodies]
     inputs = (node.inputs[0], *(node.inputs[1 + number] for number in read))
-    return replace(node, inputs=inputs, outputs=tuple(node.outputs[n] for n in wanted), attrs=attrs.with_bodies(bodies))
+    return replace(node, inputs=inputs, outputs=tuple(node.outputs[n] for n in used), attrs=attrs.with_bodies(bodies))
 
 
 def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: bool) -> Node:
     body, count, places = attrs.body, len(attrs.carried), attrs.places
     ins, outs = body.inputs[len(body.inputs) - count :], body.outputs[len(body.outputs) - count :]
-    made = body.outputs[attrs.goes_on : len(body.outputs) - count]
-    results = sum(one.is_output for one in attrs.carried)
-    rows, counts = node.outputs[results : results + len(made)], attrs.counts and node.outputs[-1] in needed
-    wanted = [last >= 0 and node.outputs[last] in needed for _, last in places]
-    wanted_rows = [number for number, value in enumerate(rows) if value in needed]
-    first_outputs = [*body.outputs[: attrs.goes_on], *(made[number] for number in wanted_rows)]
-    kept = sorted(_carried_by(body, [*first_outputs, *itertools.compress(outs, wanted)], ins, outs))
+    inner_rows = body.outputs[attrs.goes_on : len(body.outputs) - count]
+    results = sum(item.is_output for item in attrs.carried)
+    rows, counts = node.outputs[results : results + len(inner_rows)], attrs.counts and node.outputs[-1] in needed
+    is_used = [last >= 0 and node.outputs[last] in needed for _, last in places]
+    used_rows = [number for number, value in enumerate(rows) if value in needed]
+    first_outputs = [*body.outputs[: attrs.goes_on], *(inner_rows[number] for number in used_rows)]
+    kept = sorted(_carried_by(body, [*first_outputs, *itertools.compress(outs, is_used)], ins, outs))
     pruned = _pruned_body(body, [*first_outputs, *(outs[number] for number in kept)], deep=deep)
     others = node.inputs[attrs.first_row :]
     reads = _read_in(pruned)
@@ -87,30 +87,30 @@ def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: 
     ]
     backwards = tuple(attrs.backwards[number] for number in read if number < len(attrs.backwards))
     outputs = [
-        *(node.outputs[places[number][1]] for number in kept if wanted[number]),
-        *(rows[number] for number in wanted_rows),
+        *(node.outputs[places[number][1]] for number in kept if is_used[number]),
+        *(rows[number] for number in used_rows),
         *(node.outputs[-1:] if counts else ()),
     ]
     changed = replace(
         attrs,
         bodies=(_with_inputs(pruned, inner),),
-        carried=tuple(replace(attrs.carried[number], is_output=wanted[number]) for number in kept),
+        carried=tuple(replace(attrs.carried[number], is_output=is_used[number]) for number in kept),
         backwards=backwards,
-        reversed=tuple(attrs.reversed[number] for number in wanted_rows),
+        reversed=tuple(attrs.reversed[number] for number in used_rows),
         counts=counts,
     )
     return replace(node, inputs=tuple(inputs), outputs=tuple(outputs), attrs=changed)
 
 
-def _carried_by(body: Graph, wanted: Sequence[str], ins: Sequence[str], outs: Sequence[str]) -> set[int]:
+def _carried_by(body: Graph, values: Sequence[str], ins: Sequence[str], outs: Sequence[str]) -> set[int]:
     """Return the numbers of the carried values that a body's outputs depend on, in this round or a later one."""
     makers, numbers = body.producers(), {value: number for number, value in enumerate(ins)}
-    waiting, seen = [*wanted], {*wanted}
+    waiting, seen = [*values], {*values}
     while waiting:
         value = waiting.pop()
         node = makers.get(value)
         read = list(node.inputs) if node is not None else [outs[numbers[value]]] if value in numbers else []
-        waiting += [one for one in dict.fromkeys(read) if one not in seen]
+        waiting += [source for source in dict.fromkeys(read) if source not in seen]
         seen.update(read)
     return {number for number, (before, after) in enumerate(zip(ins, outs, strict=True)) if {before, after} & seen}
 

@@ -38,12 +38,12 @@ def copy_outputs(graph: Graph) -> Graph:
     for node in graph.nodes:
         if isinstance(node.attrs, View):
             root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
-    taken, outputs = set[str](), []
+    seen, outputs = set[str](), []
     makers = {value for node in graph.nodes if not isinstance(node.attrs, View) for value in node.outputs}
     for output in graph.outputs:
         viewed = root.get(output, output)
-        is_written = viewed in makers and viewed not in taken
-        taken.add(viewed)
+        is_written = viewed in makers and viewed not in seen
+        seen.add(viewed)
         outputs.append(output if is_written else _copy_of(rewriter, output, is_read=graph.types[output].count > 0))
     rewriter.outputs = tuple(outputs)
     return rewriter.finish()

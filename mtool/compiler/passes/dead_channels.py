@@ -130,18 +130,18 @@ class _Channels:
 
     def _constants_of(self, node: Node) -> Constants:
         graph = self.graph
-        known = self.constants.get(node.inputs[0], {}) if node.inputs else {}
+        constants = self.constants.get(node.inputs[0], {}) if node.inputs else {}
         if isinstance(node.attrs, View):
-            return known if known and _is_channelwise(node, graph) else {}
+            return constants if constants and _is_channelwise(node, graph) else {}
         if not _is_integer(node, graph) or not _reads_only_itself(node, graph):
             return {}
         if isinstance(node.attrs, Pool2d):
-            return self._pooled(node, node.attrs, known)
+            return self._pooled(node, node.attrs, constants)
         weights = _filters(node, graph)
         pad = WeightedSum.of(node).pad_value
         if _mixes(node, graph):
-            inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
-            unknown = [c for c in range(weights.shape[2]) if c not in known]
+            inputs = np.array([constants.get(c, pad) for c in range(weights.shape[2])], np.int64)
+            unknown = [c for c in range(weights.shape[2]) if c not in constants]
             still = _without(weights, unknown)
             if not still.any():
                 return {}
@@ -149,8 +149,8 @@ class _Channels:
         else:
             if weights.shape[2] != 1 or weights.shape[0] != graph.types[node.inputs[0]].shape[-1]:
                 return {}
-            values = np.array([known.get(o, pad) for o in range(weights.shape[0])], np.int64)
-            still = np.array([o in known or not weights[o].any() for o in range(weights.shape[0])])
+            values = np.array([constants.get(o, pad) for o in range(weights.shape[0])], np.int64)
+            still = np.array([o in constants or not weights[o].any() for o in range(weights.shape[0])])
             taps = weights[:, :, 0].astype(np.int64)
             inside, outside = taps * values[:, None], taps * pad
         rows, columns = _inside(node, graph)
@@ -165,14 +165,14 @@ class _Channels:
         equal = (results == results[0]).all(axis=0)
         return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
 
-    def _pooled(self, node: Node, attrs: Pool2d, known: Constants) -> Constants:
-        if not known or any(attrs.pads) or self.graph.types[node.inputs[0]].dtype.is_float:
+    def _pooled(self, node: Node, attrs: Pool2d, constants: Constants) -> Constants:
+        if not constants or any(attrs.pads) or self.graph.types[node.inputs[0]].dtype.is_float:
             return {}
         channels = self.graph.types[node.inputs[0]].shape[-1]
         count = int(np.prod(attrs.kernel)) if attrs.kind == "average" else 1
-        sums = np.array([[known.get(c, 0) * count for c in range(channels)]])
+        sums = np.array([[constants.get(c, 0) * count for c in range(channels)]])
         results = self._finished(node, sums)
-        return {c: int(results[0, c]) for c in known}
+        return {c: int(results[0, c]) for c in constants}
 
     def _finished(self, node: Node, sums: Array) -> Array:
         """Apply the epilogue to sums [classes, O]."""
@@ -213,8 +213,8 @@ class _Channels:
         if not (_mixes(maker, self.graph) or _is_channelwise(maker, self.graph)):
             return None
         stay, go = np.nonzero(~gone)[0].tolist(), np.nonzero(gone)[0].tolist()
-        wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), len(gone))
-        return sorted([*stay, *go[: wanted - len(stay)]]) if wanted < len(gone) else None
+        count = min(max(-(-len(stay) // multiple) * multiple, multiple), len(gone))
+        return sorted([*stay, *go[: count - len(stay)]]) if count < len(gone) else None
 
 
 def _is_integer(node: Node, graph: Graph) -> bool:
@@ -247,14 +247,14 @@ def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> G
 
 
 def _narrowed(
-    node: Node, graph: Graph, found: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
+    node: Node, graph: Graph, channels: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
 ) -> Node:
     """Return a kernel without the removed input and output channels."""
     weights, bias = graph.constants[node.inputs[1]], graph.constants[node.inputs[2]]
     if before is not None and _mixes(node, graph):
-        known = found.constants.get(node.inputs[0], {})
+        constants = channels.constants.get(node.inputs[0], {})
         gone = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
-        values = np.array([known.get(channel, 0) for channel in gone], np.int64)
+        values = np.array([constants.get(channel, 0) for channel in gone], np.int64)
         share = _products(_filters(node, graph)[:, :, gone], values).sum(axis=1)
         bias = (bias.astype(np.int64) + share).astype(bias.dtype)
         weights = weights[..., before]

@@ -62,8 +62,8 @@ class _Scaled:
         channel = _channel_axis(product, graph)
         if channel is None:
             return None
-        given = product.inputs[2] if len(product.inputs) > 2 else ""
-        bias = _bias(given, graph, producers) if given else np.zeros(1)
+        bias_name = product.inputs[2] if len(product.inputs) > 2 else ""
+        bias = _bias(bias_name, graph, producers) if bias_name else np.zeros(1)
         if bias is None:
             return None
         gamma, shift, mean, variance = (graph.constants[value].astype(np.float64) for value in norm.inputs[1:])
@@ -81,10 +81,10 @@ class _Scaled:
             dequantize, channel = producers.get(turn.inputs[0]), Permutation.of(turn).perm[channel]
         else:
             turn = None
-        found = None if dequantize is None else _integers(dequantize, channel, graph)
-        if found is None:
+        integers = None if dequantize is None else _integers(dequantize, channel, graph)
+        if integers is None:
             return None
-        data, scale = found
+        data, scale = integers
         scale = (scale * np.where(factor == 0, 1, np.abs(factor))).astype(np.float32)
         if not (np.isfinite(scale) & (scale > 0)).all():
             return None

@@ -38,16 +38,16 @@ def fold_pads(graph: Graph) -> Graph:
     pads = [node for node in graph.nodes if isinstance(node.attrs, Pad)]
     if not pads:
         return graph
-    known = _Before(graph)
+    facts = _Facts(graph)
     gone: set[str] = set()
     shapes: dict[str, Sides] = {}
     windows: dict[str, Attributes] = {}
     for pad in pads:
-        found = _without(pad, graph, known) if pad.name not in gone else None
-        if found is not None:
-            gone |= {pad.name, *(node.name for node in pads if node.outputs[0] in found[0])}
-            shapes |= found[0]
-            windows |= found[1]
+        result = _without(pad, graph, facts) if pad.name not in gone else None
+        if result is not None:
+            gone |= {pad.name, *(node.name for node in pads if node.outputs[0] in result[0])}
+            shapes |= result[0]
+            windows |= result[1]
     return _rewritten(graph, gone, shapes, windows) if gone else graph
 
 
@@ -81,7 +81,7 @@ def _border(pad: Node, graph: Graph) -> Border | None:
     return Border(attrs.before, behind, np.asarray(attrs.value, graph.types[pad.inputs[0]].dtype.numpy))
 
 
-def _without(pad: Node, graph: Graph, known: "_Before") -> tuple[dict[str, Sides], dict[str, Attributes]] | None:
+def _without(pad: Node, graph: Graph, facts: "_Facts") -> tuple[dict[str, Sides], dict[str, Attributes]] | None:
     """Return the shapes of values and attributes of windows that make a Pad unnecessary; None: impossible."""
     border = _border(pad, graph)
     if border is None:
@@ -91,14 +91,14 @@ def _without(pad: Node, graph: Graph, known: "_Before") -> tuple[dict[str, Sides
     while waiting:
         node, border = waiting.pop()
         value = node.outputs[0]
-        readers = known.readers.get(value, [])
+        readers = facts.readers.get(value, [])
         seen += len(readers)
         if value in graph.outputs or not readers or seen > MOST:
             return None
         for reader in readers:
             if value in reader.inputs[1:]:
                 return None
-            attrs = _window(reader, border, known)
+            attrs = _window(reader, border, facts)
             if attrs is not None:
                 windows[reader.name] = attrs
                 continue
@@ -158,21 +158,21 @@ def _converted(node: Node, value: Array, graph: Graph) -> Array | None:
     return None if np.isnan(steps) else np.asarray(np.clip(steps, *integer.limits)).astype(integer.numpy)
 
 
-def _window(node: Node, border: Border, known: "_Before") -> Attributes | None:
+def _window(node: Node, border: Border, facts: "_Facts") -> Attributes | None:
     """Return the attributes of a window that does the padding itself; None: it can't, or is not a window."""
-    attrs, graph = node.attrs, known.graph
+    attrs, graph = node.attrs, facts.graph
     if not isinstance(attrs, Window) or any((*border.before[:2], *border.behind[:2])):
         return None  # images or channels
-    shape, made = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
+    shape, result_shape = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
     inner = border.inside(shape)[2:]
     if node.op == "Pool" and isinstance(attrs, Pool):
-        return _pool(attrs, border, inner, made[2:], lambda: known.least(node.inputs[0]))
+        return _pool(attrs, border, inner, result_shape[2:], lambda: facts.least(node.inputs[0]))
     if node.op == "ConvTranspose":  # its own pads remove padding again
         pads = tuple(p - b * s for p, b, s in zip(attrs.pads, border.before[2:], attrs.strides, strict=True))
         return replace(attrs, pads=pads) if border.value == 0 and min(pads) >= 0 else None
     if node.op not in (CONV, "ConvInteger") or border.value != _zero(node, graph):
         return None
-    return replace(attrs, pads=_pads(attrs, border, inner, made[2:]))
+    return replace(attrs, pads=_pads(attrs, border, inner, result_shape[2:]))
 
 
 def _zero(node: Node, graph: Graph) -> int | None:
@@ -205,7 +205,7 @@ def _pool(attrs: Pool, border: Border, inner: Sides, made: Sides, least: Callabl
     return replace(pool, count_pads=True) if counted and border.value == 0 else None
 
 
-class _Before:
+class _Facts:
     """Facts about a graph's values: their readers, and a lower bound of their elements."""
 
     def __init__(self, graph: Graph) -> None:

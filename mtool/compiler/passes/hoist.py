@@ -127,14 +127,14 @@ class _Hoist:
         changed = []
         for body in attrs.bodies:
             captured = zip(body.inputs[rows:], read, strict=False)
-            known = {inner: outside[value] for inner, value in captured if value in outside}
-            changed.append(self._lighter(body, known, times, is_certain))
-        new = tuple(dict.fromkeys(value for _, known in changed for value in known.values()))
-        return replace(node, attrs=attrs.with_bodies([self._reading(attrs, *one, new) for one in changed])), new
+            invariants = {inner: outside[value] for inner, value in captured if value in outside}
+            changed.append(self._lighter(body, invariants, times, is_certain))
+        new = tuple(dict.fromkeys(value for _, invariants in changed for value in invariants.values()))
+        return replace(node, attrs=attrs.with_bodies([self._reading(attrs, *pair, new) for pair in changed])), new
 
-    def _reading(self, attrs: Control, body: Graph, known: Mapping[str, str], new: Collection[str]) -> Graph:
+    def _reading(self, attrs: Control, body: Graph, invariants: Mapping[str, str], new: Collection[str]) -> Graph:
         """Return a body with an additional input for each of `new`, values of `into`."""
-        rewriter, inner = Rewriter(body), {value: name for name, value in known.items()}
+        rewriter, inner = Rewriter(body), {value: name for name, value in invariants.items()}
         for value in new:
             if value not in inner:
                 inner[value] = rewriter.like(value, self.into.types[value])
@@ -147,18 +147,18 @@ class _Hoist:
         self, body: Graph, outside: dict[str, str], times: float, is_certain: bool
     ) -> tuple[Graph, dict[str, str]]:
         """Return a body without the hoisted nodes, and the values of `into` that it reads instead."""
-        known: dict[str, str] = {}
+        invariants: dict[str, str] = {}
         rewriter = Rewriter(body)
         same = {*outside, *body.constants, ""}
         for node in body.nodes:
             if isinstance(node.attrs, Control):
                 here = {value: outside[value] for value in node.inputs if value in outside}
                 node, values = self.out_of(node, here, times, is_certain)
-                names = {value: name for name, value in known.items()}
+                names = {value: name for name, value in invariants.items()}
                 for value in values:
                     if value not in names:
                         names[value] = rewriter.like(value, self.into.types[value])
-                        known[names[value]] = outside[names[value]] = value
+                        invariants[names[value]] = outside[names[value]] = value
                         same.add(names[value])
                 node = replace(node, inputs=(*node.inputs, *(names[value] for value in values)))
             elif isinstance(node.attrs, Computation) and not same.issuperset(node.inputs):
@@ -173,9 +173,9 @@ class _Hoist:
                 self._move(node, graph, outside)
         rest = [node for node in graph.nodes if node.name not in moved]
         read = {value for node in rest for value in node.inputs} | {*body.outputs}
-        made = (value for node in graph.nodes if node.name in moved for value in node.outputs)
-        known |= {value: outside[value] for value in made if value in read}
-        return replace(graph, nodes=tuple(rest)), known
+        moved_values = (value for node in graph.nodes if node.name in moved for value in node.outputs)
+        invariants |= {value: outside[value] for value in moved_values if value in read}
+        return replace(graph, nodes=tuple(rest)), invariants
 
     def _split(self, rewriter: Rewriter, node: Node, same: Collection[str], times: float) -> Node:
         """Append loops for the invariant parts of a node's expression, if that pays."""
@@ -213,13 +213,13 @@ class _Hoist:
             if any(maker.name not in moved for maker in makers_of):
                 moved.discard(node.name)
         for node in reversed(body.nodes):
-            if node.name not in moved or any(one.name in moved for out in node.outputs for one in readers.get(out, [])):
+            if node.name not in moved or any(use.name in moved for out in node.outputs for use in readers.get(out, [])):
                 continue  # hoisted nodes read it
             kinds = [body.types[value] for value in node.outputs if _is_read(value, body, readers, moved)]
             if not kinds:
                 continue
-            given = sum(body.types[value].count for value in node.outputs if value in body.outputs)
-            saved = self._cost_with_makers(node, body, makers, moved) - given * (LOADED + STORED)
+            copied = sum(body.types[value].count for value in node.outputs if value in body.outputs)
+            saved = self._cost_with_makers(node, body, makers, moved) - copied * (LOADED + STORED)
             if not _pays(saved, (times - 1) * saved, sum(kind.bytes for kind in kinds)):
                 moved.remove(node.name)
         return moved
@@ -253,10 +253,10 @@ def _is_read(value: str, body: Graph, readers: Mapping[str, list[Node]], moved: 
     return value in body.outputs or any(reader.name not in moved for reader in readers.get(value, []))
 
 
-def _pays(in_a_round: float, saved: float, taken: int) -> bool:
-    """Whether the instructions that are saved are worth the bytes that are taken."""
-    least = max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * taken)
-    return in_a_round >= LEAST_SAVED_PER_BYTE_AND_ROUND * taken and saved >= least
+def _pays(in_a_round: float, saved: float, memory_bytes: int) -> bool:
+    """Whether the saved instructions are worth the memory."""
+    least = max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * memory_bytes)
+    return in_a_round >= LEAST_SAVED_PER_BYTE_AND_ROUND * memory_bytes and saved >= least
 
 
 def _cost(node: Node, graph: Graph, target: Target) -> float:

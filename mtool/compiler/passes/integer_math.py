@@ -103,14 +103,14 @@ class _Work:
     def __init__(self, rewriter: Rewriter, node: Node, target: Target) -> None:
         self.rewriter, self.node, self.target = rewriter, node, target
         self.inputs = list(node.inputs)
-        self.known: dict[Expr, Expr] = {}
+        self.rewrites: dict[Expr, Expr] = {}
         self.tabled: dict[Expr, Expr] = {}  # the expression that a lookup replaces
 
     def rewritten(self, part: Expr) -> Expr:
         """Rewrite a part; equal parts give equal results, so that repeated uses of one number remain visible."""
-        if part not in self.known:
-            self.known[part] = self._rewritten(part)
-        return self.known[part]
+        if part not in self.rewrites:
+            self.rewrites[part] = self._rewritten(part)
+        return self.rewrites[part]
 
     def _rewritten(self, part: Expr) -> Expr:
         choice = self._choice_of_constants(part)
@@ -209,29 +209,29 @@ class _Work:
 
     def _pair(self, part: Expr) -> Expr | None:
         product = ScaledProduct.of(part)
-        found = product or ScaledSum.of(part)
-        if found is None:
+        pair = product or ScaledSum.of(part)
+        if pair is None:
             return None
-        a, b = found.atoms
+        a, b = pair.atoms
         grids = [
             np.arange(atom.dtype.limits[0], atom.dtype.limits[1] + 1).astype(atom.dtype.numpy).reshape(view)
             for atom, view in ((a, (-1, 1)), (b, (1, -1)))
         ]
         results = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
-        wanted = results.astype(np.int64)
-        if (wanted == wanted[0, 0]).all():
-            return const(int(wanted[0, 0]), part.dtype)
+        expected = results.astype(np.int64)
+        if (expected == expected[0, 0]).all():
+            return const(int(expected[0, 0]), part.dtype)
         codes = grids[0].reshape(-1).astype(np.int64), grids[1].reshape(-1).astype(np.int64)
         values = [
             _tabulate(term, {atom: 0}, [grid.reshape(-1)], (256,)).astype(np.float64)
             for term, atom, grid in zip(part.args[0].args, (a, b), grids, strict=True)
         ]
         terms = values[0], -values[1] if part.args[0].op == "sub" else values[1]
-        plain = found.exact(part, wanted, codes)
+        plain = pair.exact(part, expected, codes)
         if plain is not None or self.target.has_mve:  # otherwise Helium's floats are faster
             return plain
-        even = found.even(part, wanted, codes) if part.op == "quantize" else None
-        return even or found.beside_ties(part, wanted, codes, terms, self._look_up)
+        even = pair.even(part, expected, codes) if part.op == "quantize" else None
+        return even or pair.beside_ties(part, expected, codes, terms, self._look_up)
 
     def _requantize(self, part: Expr) -> Expr | None:
         inner, scale, zero_point = part.args

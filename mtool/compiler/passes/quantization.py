@@ -189,17 +189,17 @@ class Side(Rewriter):
 
     def quantized(self, value: str, grid: Grid, like: Node) -> str:
         """Return a value's integers on a grid: those that it is dequantized from, or new ones."""
-        known = self.constants.get(value)
-        data = grid.quantized(known) if known is not None else None
+        constant = self.constants.get(value)
+        data = grid.quantized(constant) if constant is not None else None
         if data is not None:
             return self.constant(f"{value}.quantized", data)
         if self.made_on(value) == grid:
             integers = self.resolve(self.makers[value].inputs[0])
             if self.types[integers].dtype is grid.integer:
                 return integers
-        made = self.value(f"{value}.quantized", grid.integer, self.types[value].shape)
-        self._convert("QuantizeLinear", value, grid, made, like)
-        return made
+        integers = self.value(f"{value}.quantized", grid.integer, self.types[value].shape)
+        self._convert("QuantizeLinear", value, grid, integers, like)
+        return integers
 
     def dequantize(self, value: str, grid: Grid, output: str, like: Node) -> None:
         """Append a dequantization; readers that quantize to the same grid then read the integers."""
@@ -309,12 +309,12 @@ class _Border:
         (body,) = self.bodies
         ends = [self._carry(attrs, number, others + 1 + number) for number in range(len(attrs.carried))]
         body.keep_all()
-        wanted = sum(one.is_output for one in attrs.carried)
+        results = sum(value.is_output for value in attrs.carried)
         for number in range(len(attrs.reversed)):
-            self._give(wanted + number, attrs.goes_on + number, attrs)
+            self._give(results + number, attrs.goes_on + number, attrs)
         carried = (
-            one if grid is None else self._carried(attrs, number, one, grid)
-            for number, (one, grid) in enumerate(zip(attrs.carried, ends, strict=True))
+            value if grid is None else self._carried(attrs, number, value, grid)
+            for number, (value, grid) in enumerate(zip(attrs.carried, ends, strict=True))
         )
         return replace(attrs, carried=tuple(carried))
 

@@ -65,8 +65,8 @@ class ScaledSum:
         ratios = a_scale / step, b_scale / step
         return cls((a, b), ratios, zero - ratios[0] * a_zero - ratios[1] * b_zero, limits, (a_zero, b_zero), step)
 
-    def exact(self, part: Expr, wanted: Array, codes: Codes) -> Expr | None:
-        """Return a sum with multipliers, an offset and a shift that gives `wanted` [a, b] everywhere; None: not found.
+    def exact(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
+        """Return a sum with multipliers, an offset and a shift that gives `target` [a, b] everywhere; None: not found.
 
         For a pair of multipliers, the valid offsets for each of the 65,536 sums are an interval; all must intersect.
         """
@@ -75,8 +75,8 @@ class ScaledSum:
         steps = sorted(itertools.product(range(-SEARCH, SEARCH + 1), repeat=2), key=lambda d: abs(d[0]) + abs(d[1]))
         for shift in self.shifts(largest):
             left, right = (round(ratio * 2**shift) for ratio in self.ratios)
-            least = np.where(wanted > low, wanted << shift, -(2**40))
-            most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
+            least = np.where(target > low, target << shift, -(2**40))
+            most = np.where(target < high, ((target + 1) << shift) - 1, 2**40)
             for more_left, more_right in steps:
                 for some in (slice(None, None, SAMPLE), slice(None)):  # a sample rules out most multipliers
                     sums = (a[some] * (left + more_left))[:, None] + (b[some] * (right + more_right))[None]
@@ -89,8 +89,8 @@ class ScaledSum:
                     return Expr("rescale_pair", part.dtype, self.atoms, how)
         return None
 
-    def even(self, part: Expr, wanted: Array, codes: Codes) -> Expr | None:
-        """Return a sum that rounds ties to even, if it gives `wanted` [a, b] everywhere.
+    def even(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
+        """Return a sum that rounds ties to even, if it gives `target` [a, b] everywhere.
 
         It is for scales that are powers of two, with which ties occur.
         """
@@ -103,10 +103,10 @@ class ScaledSum:
         pair = RescalePair(left, right, added, shift, *self.limits, even=True, zero_point=round(zero_point))
         made = Expr("rescale_pair", part.dtype, self.atoms, pair)
         got = FUNCTIONS["rescale_pair"].meaning(made, codes[0][:, None], codes[1][None])
-        return made if np.array_equal(got, wanted) else None
+        return made if np.array_equal(got, target) else None
 
-    def beside_ties(self, part: Expr, wanted: Array, codes: Codes, terms: Codes, look_up: LookUp) -> Expr | None:
-        """Return an integer expression with the results `wanted` of `part`, if few sums or only ties are in its way.
+    def beside_ties(self, part: Expr, target: Array, codes: Codes, terms: Codes, look_up: LookUp) -> Expr | None:
+        """Return an integer expression with the results `target` of `part`, if few sums or only ties are in its way.
 
         Args:
             codes: all values of `a` and of `b`.
@@ -118,13 +118,13 @@ class ScaledSum:
             return None
         left, right = (round(ratio * 2**shift) for ratio in self.ratios)
         offset = round(self.offset * 2**shift) + (1 << (shift - 1))
-        near = Near.of(wanted, (codes[0] * left)[:, None] + codes[1] * right + offset, shift, self.limits)
+        near = Near.of(target, (codes[0] * left)[:, None] + codes[1] * right + offset, shift, self.limits)
         if near is None:
             return None
         one, two = (call("cast", atom, dtype=DType.INT32) for atom in self.atoms)
         total = _plus(offset + near.added, _times(one, left)) + _times(two, right)
         added = [self._added(number, terms[number], codes[number]) for number in (0, 1)]
-        return near.expression(part, total, wanted, self.atoms, added, look_up)
+        return near.expression(part, total, target, self.atoms, added, look_up)
 
     def _added(self, number: int, values: Array, codes: Array) -> Array:
         """Return by how much each value of a term is above the code times a fraction of the step, float64."""
@@ -214,9 +214,9 @@ class ScaledProduct:
         """Return the products of all pairs of codes."""
         return np.asarray((codes[0] - self.zeros[0])[:, None] * (codes[1] - self.zeros[1]))
 
-    def exact(self, part: Expr, wanted: Array, codes: Codes) -> Expr | None:
-        """Return a product with a multiplier, an offset and a shift that gives `wanted` everywhere; None: not found."""
-        steps, dtype = Steps.of(wanted, self.products(codes), self.limits), part.dtype
+    def exact(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
+        """Return a product with a multiplier, an offset and a shift that gives `target` everywhere; None: not found."""
+        steps, dtype = Steps.of(target, self.products(codes), self.limits), part.dtype
         how = steps.multiplier(self.ratio, self.zero_point)
         if how is not None:
             multiplier, offset, shift = how
@@ -227,7 +227,7 @@ class ScaledProduct:
         high = call("high_product", self.total(1, 0), const(found[0], DType.INT32)) + found[1]
         return Expr("shifted", dtype, (high,), Shifted(found[2], *self.limits))
 
-    def even(self, part: Expr, wanted: Array, codes: Codes) -> Expr | None:
+    def even(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
         """Return a total that is rounded with ties to even, as float32 does it if the ratio has few bits."""
         products = self.products(codes)
         mantissa, exponent = math.frexp(self.ratio)
@@ -237,18 +237,18 @@ class ScaledProduct:
                 how = Shifted(shift, *self.limits, even=True, zero_point=self.zero_point)
                 made = Expr("shifted", part.dtype, (self.total(multiplier, 0),), how)
                 got = FUNCTIONS["shifted"].meaning(made, products * multiplier)
-                return made if np.array_equal(got, wanted) else None
+                return made if np.array_equal(got, target) else None
         return None
 
-    def beside_ties(self, part: Expr, wanted: Array, codes: Codes, terms: Codes, look_up: LookUp) -> Expr | None:
-        """Return an expression with the results `wanted`; the arguments are those of a sum."""
+    def beside_ties(self, part: Expr, target: Array, codes: Codes, terms: Codes, look_up: LookUp) -> Expr | None:
+        """Return an expression with the results `target`; the arguments are those of a sum."""
         products, factors = self.products(codes), [code - zero for code, zero in zip(codes, self.zeros, strict=True)]
         largest = int(np.abs(products).max()) * self.ratio + abs(self.zero_point) + 2
         shift = min(23, math.floor(31 - math.log2(largest)))
         if shift < 1:
             return None
         multiplier, offset = round(self.ratio * 2.0**shift), (2 * self.zero_point + 1) << shift >> 1
-        near = Near.of(wanted, products * multiplier + offset, shift, self.limits)
+        near = Near.of(target, products * multiplier + offset, shift, self.limits)
         if near is None:
             return None
         more = []
@@ -256,7 +256,7 @@ class ScaledProduct:
             share = np.where(factor == 0, np.nan, term / np.where(factor == 0, 1, factor))
             more.append(np.nan_to_num(share / np.nanmean(share) - 1))
         total = self.total(multiplier, offset + near.added)
-        return near.expression(part, total, wanted, self.atoms, more, look_up, turns_at=offset + near.added)
+        return near.expression(part, total, target, self.atoms, more, look_up, turns_at=offset + near.added)
 
 
 def _times(number: Expr, factor: int) -> Expr:
@@ -285,10 +285,10 @@ class Near:
     limits: tuple[int, int]
 
     @classmethod
-    def of(cls, wanted: Array, total: Array, shift: int, limits: tuple[int, int]) -> "Near | None":
-        """Find the smallest window with all pairs in it whose shifted total is not `wanted`; None: it is too large."""
+    def of(cls, target: Array, total: Array, shift: int, limits: tuple[int, int]) -> "Near | None":
+        """Find the smallest window with all pairs in it whose shifted total is not `target`; None: it is too large."""
         half = 1 << (shift - 1)
-        is_wrong = np.clip(total >> shift, *limits) != wanted
+        is_wrong = np.clip(total >> shift, *limits) != target
         apart = np.abs(((total + half) & (2 * half - 1)) - half)
         added = int(apart[is_wrong].max(initial=0)) + 1
         if added > half * MOST_NEAR or np.abs(total).max() + added >= 2**31:
@@ -303,10 +303,10 @@ class Near:
         return float(self.where.mean())
 
     def expression(
-        self, part: Expr, total: Expr, wanted: Array, atoms: tuple[Expr, Expr], added: Sequence[Array],
+        self, part: Expr, total: Expr, target: Array, atoms: tuple[Expr, Expr], added: Sequence[Array],
         look_up: LookUp, turns_at: int | None = None,
     ) -> Expr | None:  # fmt: skip
-        """Return an expression with the results `wanted` of `part`; None: not found.
+        """Return an expression with the results `target` of `part`; None: not found.
 
         Where a total lies halfway between two results, float32 has rounded both operands and their sum or product. What
         it added to them, beside its own rounding of the result, are two numbers of 8 bits; the tie goes down if
@@ -316,7 +316,7 @@ class Near:
         Args:
             part: the float formula.
             total: the total as an expression.
-            wanted: the results of all pairs.
+            target: the results of all pairs.
             atoms: the 8-bit operands.
             added: what was added to each, float64 [256].
             look_up: returns the expression of an element of a constant table, for an 8-bit index.
@@ -325,7 +325,7 @@ class Near:
         scale = 126 / max(sum(float(np.abs(each).max()) for each in added), 1e-30)
         errors = [np.rint(each * scale).astype(np.int8) for each in added]
         error = errors[0].astype(np.int64)[:, None] + errors[1]
-        limits = self._limits_of(wanted, error if turns_at is None else np.where(self.total < turns_at, -error, error))
+        limits = self._limits_of(target, error if turns_at is None else np.where(self.total < turns_at, -error, error))
         how = NearTie(self.shift, 2 * self.added, *self.limits)
         if self.share <= RARE or limits is None:
             if self.share > MOST_NEAR:
@@ -344,12 +344,12 @@ class Near:
         is_down = call("less", sum_of_both, limit, dtype=DType.BOOL)
         return Expr("shifted_tie", part.dtype, (total, is_down), how)
 
-    def _limits_of(self, wanted: Array, error: Array) -> Array | None:
+    def _limits_of(self, target: Array, error: Array) -> Array | None:
         """Return for each result, int8 [256] by its 8 bits, the error from which on its ties go up; None: no limits."""
         step = self.total >> self.shift
-        number, is_up = step & 255, step == wanted
+        number, is_up = step & 255, step == target
         up, down = self.where & is_up, self.where & ~is_up
-        if (down & (step - 1 != wanted)).any():
+        if (down & (step - 1 != target)).any():
             return None
         first, last = np.full(256, 128), np.full(256, -129)
         np.minimum.at(first, number[up], error[up])
@@ -376,16 +376,16 @@ class Steps:
     reach: int
 
     @classmethod
-    def of(cls, wanted: Array, numbers: Array, limits: tuple[int, int]) -> "Steps":
+    def of(cls, target: Array, numbers: Array, limits: tuple[int, int]) -> "Steps":
         """Find the steps of results, for numbers in any order."""
         low, high = limits
         most, least = np.full(high - low + 1, -(2**40)), np.full(high - low + 1, 2**40)
-        np.maximum.at(most, wanted.reshape(-1) - low, numbers.reshape(-1))
-        np.minimum.at(least, wanted.reshape(-1) - low, numbers.reshape(-1))
+        np.maximum.at(most, target.reshape(-1) - low, numbers.reshape(-1))
+        np.minimum.at(least, target.reshape(-1) - low, numbers.reshape(-1))
         below, reached = np.maximum.accumulate(most)[:-1], np.minimum.accumulate(least[::-1])[::-1][1:]
-        known = (below > -(2**40)) & (reached < 2**40)
+        is_reached = (below > -(2**40)) & (reached < 2**40)
         step = np.arange(low + 1, high + 1)
-        return cls(step[known], below[known], reached[known], int(np.abs(numbers).max()))
+        return cls(step[is_reached], below[is_reached], reached[is_reached], int(np.abs(numbers).max()))
 
     @property
     def rise(self) -> bool:

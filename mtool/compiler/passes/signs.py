@@ -14,13 +14,13 @@ Values = frozenset[int] | None
 
 def mark_signs(graph: Graph) -> Graph:
     """Set `magnitude` of weighted sums."""
-    known: dict[str, Values] = {}
+    value_sets: dict[str, Values] = {}
     for node in graph.nodes:
-        found = _values(node, graph, known)
-        known |= dict.fromkeys(node.outputs, found if found and len(found) <= 2 else None)
+        found = _values(node, graph, value_sets)
+        value_sets |= dict.fromkeys(node.outputs, found if found and len(found) <= 2 else None)
 
     def marked(_: Rewriter, node: Node) -> Node:
-        values = known.get(node.inputs[0]) or frozenset()
+        values = value_sets.get(node.inputs[0]) or frozenset()
         magnitudes = {abs(value) for value in values}
         is_signs = len(magnitudes) == 1 and graph.types[node.inputs[0]].dtype is DType.INT8
         magnitude = max(magnitudes) if is_signs else 0
@@ -29,24 +29,24 @@ def mark_signs(graph: Graph) -> Graph:
     return rewritten(graph, marked, WeightedSum)
 
 
-def _values(node: Node, graph: Graph, known: dict[str, Values]) -> Values:
+def _values(node: Node, graph: Graph, value_sets: dict[str, Values]) -> Values:
     """Return the values of a node's output."""
     attrs = node.attrs
     if isinstance(attrs, View | Concat):
-        return _union([known.get(value) for value in node.inputs])
+        return _union([value_sets.get(value) for value in node.inputs])
     if isinstance(attrs, Pool2d):
         is_moved = attrs.kind == "max" and attrs.expr.op == "acc" and not any(attrs.pads)
-        return known.get(node.inputs[0]) if is_moved else None
-    return _values_of(attrs.expr, node, known) if isinstance(attrs, Loop | WeightedSum) else None
+        return value_sets.get(node.inputs[0]) if is_moved else None
+    return _values_of(attrs.expr, node, value_sets) if isinstance(attrs, Loop | WeightedSum) else None
 
 
-def _values_of(expr: Expr, node: Node, known: dict[str, Values]) -> Values:
+def _values_of(expr: Expr, node: Node, value_sets: dict[str, Values]) -> Values:
     if expr.op == "const" and expr.dtype.is_integer:
         return frozenset([expr.value])
     if expr.op == "load":
-        return known.get(node.inputs[expr.value])
+        return value_sets.get(node.inputs[expr.value])
     if expr.op in ("where", "maximum", "minimum"):
-        return _union([_values_of(arg, node, known) for arg in expr.args[-2:]])
+        return _union([_values_of(arg, node, value_sets) for arg in expr.args[-2:]])
     return None
 
 

@@ -227,7 +227,7 @@ class _Analysis:
         return cls(found, reads, reasons)
 
 
-def _of_node(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[tuple[RowReads, ...], Sliding]:
+def _of_node(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[tuple[RowReads, ...], Sliding]:
     """Return the rows of its inputs that a node's rows are computed from, and how its result slides.
 
     Raises:
@@ -237,13 +237,13 @@ def _of_node(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[tu
         raise NotSlidingError("it has several results")
     if isinstance(node.attrs, View):
         return (), _of_view(
-            graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape, known[node.inputs[0]]
+            graph.types[node.inputs[0]].shape, graph.types[node.outputs[0]].shape, sliding[node.inputs[0]]
         )
-    along, reads = _reads(node, graph, known)
+    along, reads = _reads(node, graph, sliding)
     size = graph.types[node.outputs[0]].shape[along]
     first, end, steps = 0, size, set[int]()
     for one in reads:
-        slid = known[node.inputs[one.input]]
+        slid = sliding[node.inputs[one.input]]
         if not slid.end:
             raise NotSlidingError("an input has no rows of the call before", along, reads)
         if slid.by % one.stride:
@@ -277,10 +277,10 @@ def _of_view(before: Sequence[int], after: Sequence[int], slid: Sliding) -> Slid
     raise NotSlidingError("its shape splits the rows")
 
 
-def _reads(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[int, tuple[RowReads, ...]]:
+def _reads(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[int, tuple[RowReads, ...]]:
     """Return the axis along which a node's result slides, and the rows that it reads of each input that slides."""
-    attrs, (first, *_) = node.attrs, [number for number, value in enumerate(node.inputs) if value in known]
-    along = known[node.inputs[first]].axis
+    attrs, (first, *_) = node.attrs, [number for number, value in enumerate(node.inputs) if value in sliding]
+    along = sliding[node.inputs[first]].axis
     own: tuple[RowReads, ...] = ()
     if isinstance(attrs, Conv2d | Pool2d):
         if first or along not in (1, 2) or (isinstance(attrs, Pool2d) and 0 in attrs.expr.operands()):
@@ -293,23 +293,23 @@ def _reads(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> tuple[int,
             raise NotSlidingError("it needs all rows at once")
         own = (RowReads(0),)
     elif isinstance(attrs, Concat):
-        if along == attrs.axis or any(value not in known or known[value].axis != along for value in node.inputs):
+        if along == attrs.axis or any(value not in sliding or sliding[value].axis != along for value in node.inputs):
             raise NotSlidingError("it joins them with others")
         return along, tuple(RowReads(number) for number in range(len(node.inputs)))
     elif isinstance(attrs, Loop):
-        along = _axis_of_loop(node, graph, known)
+        along = _axis_of_loop(node, graph, sliding)
     else:
         raise NotSlidingError("it needs all rows at once")
     expr = expression_of(node)
     assert expr is not None
-    return along, (*own, *_of_expression(expr, along, node, graph, known))
+    return along, (*own, *_of_expression(expr, along, node, graph, sliding))
 
 
-def _axis_of_loop(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> int:
+def _axis_of_loop(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> int:
     """Return the axis of a loop's result that follows the rows of the first input that slides."""
     rank = len(graph.types[node.outputs[0]].shape)
     for part in Loop.of(node).expr.parts():
-        slid = known.get(node.inputs[part.value]) if part.op == "load" else None
+        slid = sliding.get(node.inputs[part.value]) if part.op == "load" else None
         if slid is not None:
             axes = {one.value for one in part.args[slid.axis].walk(indices=False) if one.op == "axis"}
             own = [number for number in axes if number < rank]
@@ -320,7 +320,7 @@ def _axis_of_loop(node: Node, graph: Graph, known: Mapping[str, Sliding]) -> int
 
 
 def _of_expression(
-    expr: Expr, along: int, node: Node, graph: Graph, known: Mapping[str, Sliding]
+    expr: Expr, along: int, node: Node, graph: Graph, sliding: Mapping[str, Sliding]
 ) -> Iterator[RowReads]:
     """Yield the rows that an expression reads of inputs that slide, to compute a row along an axis.
 
@@ -336,7 +336,7 @@ def _of_expression(
         if part.op != "load":
             continue
         value = node.inputs[part.value]
-        slid = known.get(value)
+        slid = sliding.get(value)
         if slid is None and value not in graph.constants:
             raise NotSlidingError("it reads another value too")
         for place, index in enumerate(part.args):

@@ -168,9 +168,9 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
 def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> None:
     """Append a conversion back to channels first, as `output`."""
     kind = rewriter.types[value]
-    whole = tuple(kind.shape[dim] for dim in NCHW_OF_NHWC)
-    wanted = rewriter.types[output].shape
-    turned = output if whole == wanted else rewriter.value(f"{output}.whole", kind.dtype, whole)
+    full = tuple(kind.shape[dim] for dim in NCHW_OF_NHWC)
+    shape = rewriter.types[output].shape
+    turned = output if full == shape else rewriter.value(f"{output}.whole", kind.dtype, full)
     rewriter.node("Transpose", [value], [turned], Permutation(perm=NCHW_OF_NHWC), like=node)
     if turned != output:
         rewriter.node("Reshape", [turned], [output], like=node)

@@ -285,9 +285,9 @@ class _Model:
 
     def structural(self, least: Point, count: int = STRUCTURE) -> list[Point]:
         """Return the points at which the graph is lowered, the largest first; import the model there."""
-        taken = {size for kind in self.imported[self.top].types.values() for size in kind.shape}
-        found = [point for point in structural_points(self.top, least, taken, count) if self.add(point)]
-        return list(dict.fromkeys([self.top, *found]))
+        sizes = {size for kind in self.imported[self.top].types.values() for size in kind.shape}
+        points = [point for point in structural_points(self.top, least, sizes, count) if self.add(point)]
+        return list(dict.fromkeys([self.top, *points]))
 
     def following(self, least: Point) -> Point:
         """Return the smallest sizes from which on all imports follow formulas; drop the imports below.

@@ -65,9 +65,9 @@ def dense_points(top: Point, least: Point) -> Iterator[Point]:
             yield with_size(top, index, low + part * (most - low) // min(most - low, _DENSE))
 
 
-def structural_points(top: Point, least: Point, taken: Collection[int], count: int = STRUCTURE) -> Iterator[Point]:
+def structural_points(top: Point, least: Point, excluded: Collection[int], count: int = STRUCTURE) -> Iterator[Point]:
     """Yield points at which the graph is lowered: `count` of each size on its own, then several together."""
-    values = [_values(most, low, taken)[:count] for most, low in zip(top, least, strict=True)]
+    values = [_values(most, low, excluded)[:count] for most, low in zip(top, least, strict=True)]
     for index, sizes in enumerate(values):
         for size in sizes:
             yield with_size(top, index, size)
@@ -75,7 +75,7 @@ def structural_points(top: Point, least: Point, taken: Collection[int], count: i
         yield from itertools.product(*(sizes[:3] for sizes in values))
 
 
-def _values(most: int, least: int, taken: Collection[int]) -> list[int]:
+def _values(most: int, least: int, excluded: Collection[int]) -> list[int]:
     """Return values of a size at which graphs are compared.
 
     They are near the largest, because passes may choose other kernels for a few rows; none equals the size of another
@@ -84,7 +84,7 @@ def _values(most: int, least: int, taken: Collection[int]) -> list[int]:
     parts = [most - 1, most - 2, most // 2 + 1, most * 2 // 3, most * 3 // 4, most - 3, most // 2 - 1, most // 3]
     below = [size for size in dict.fromkeys([*parts, *range(most - 4, max(most - 40, 1), -1)]) if least <= size < most]
     beyond = [most + step for step in (1, 2, 3, 5, 7, 9, 10, 11, 13)]
-    return [size for size in (*below, *beyond) if size not in taken and size >= FEW]
+    return [size for size in (*below, *beyond) if size not in excluded and size >= FEW]
 
 
 def emitted_points(graphs: Collection[Point], least: Point, top: Point) -> list[Point]:
@@ -230,9 +230,9 @@ class _Writing:
 
     def constant(self, name: str, data: Array) -> str:
         """Return a constant's name."""
-        taken = self.names.take(name)
-        self.types[taken], self.constants[taken] = TensorType(DType.of(data.dtype), data.shape), data
-        return taken
+        name = self.names.take(name)
+        self.types[name], self.constants[name] = TensorType(DType.of(data.dtype), data.shape), data
+        return name
 
 
 def _gather(writing: _Writing, node: Node, varying: Collection[int]) -> None:

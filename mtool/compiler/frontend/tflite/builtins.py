@@ -269,8 +269,8 @@ BUILTINS: dict[str, Builtin] = {
 
 def is_hybrid(operator: Operator, tensors: Sequence[Tensor]) -> bool:
     """Whether an operator is a hybrid one: it has int8 weights without zero point, and LiteRT quantizes its input."""
-    known = BUILTINS.get(operator.kind)
-    return known is not None and known.hybrid is not None and products.has_int8_weights(operator, tensors)
+    builtin = BUILTINS.get(operator.kind)
+    return builtin is not None and builtin.hybrid is not None and products.has_int8_weights(operator, tensors)
 
 
 def is_without_form(operator: Operator, tensors: Sequence[Tensor]) -> bool:

@@ -23,7 +23,7 @@ class _Body:
     variables: Mapping[Key, Kept]
 
 
-def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], wanted: Sequence[Tensor]) -> _Body:
+def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], results: Sequence[Tensor]) -> _Body:
     """Return a subgraph as an ONNX graph whose names all begin with `prefix`.
 
     Args:
@@ -31,7 +31,7 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
         option: the operator's option with its number.
         prefix: the prefix of its names.
         operands: the tensors at its inputs.
-        wanted: the tensors at its outputs.
+        results: the tensors at its outputs.
 
     Raises:
         Unsupported: there is no such subgraph, or its inputs and outputs do not match.
@@ -41,18 +41,18 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
     graph = onnx.GraphProto()
     graph.CopyFrom(network.proto.graph)
     shared = len(network.crossing)
-    for what, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, wanted)):
+    for side, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, results)):
         if len(declared) - shared != len(tensors):
-            raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what}; expected {len(tensors)}")
+            raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {side}; expected {len(tensors)}")
         for index, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
             dtype, shape = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type), _shape(value)
-            if dtype != tensor.dtype or (what == "inputs" and shape != tensor.shape):
-                found = f"{dtype}{[*shape]} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
-                raise Unsupported(f"{what.removesuffix('s')} {index} is {found}")
+            if dtype != tensor.dtype or (side == "inputs" and shape != tensor.shape):
+                mismatch = f"{dtype}{[*shape]} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
+                raise Unsupported(f"{side.removesuffix('s')} {index} is {mismatch}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
-    kept = (replace(one, input=prefix + one.input, last=prefix + one.last) for one in network.crossing)
-    return _Body(graph, {_key_of(one.key, number): one for one in kept})
+    variables = (replace(kept, input=prefix + kept.input, last=prefix + kept.last) for kept in network.crossing)
+    return _Body(graph, {_key_of(kept.key, number): kept for kept in variables})
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
@@ -107,10 +107,10 @@ def _read(body: _Body, values: Mapping[Key, str]) -> Iterable[tuple[str, str]]:
 def branch(t: Translation) -> None:
     """Append IF."""
     operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
-    wanted = [t.result(index) for index in range(len(t.op.outputs))]
+    results = [t.result(index) for index in range(len(t.op.outputs))]
     values = [t.stored(index) for index in range(1, len(t.op.inputs))]
     options = (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex"))
-    sides = [_body(t, option, f"{t.op.name}/{name}/", operands, wanted) for name, option in options]
+    sides = [_body(t, option, f"{t.op.name}/{name}/", operands, results) for name, option in options]
     for index, number in enumerate(t.op.outputs):
         shapes = {_shape(side.graph.output[index]) for side in sides}
         if t.tensors[number].open and len(shapes) == 1:
@@ -120,12 +120,12 @@ def branch(t: Translation) -> None:
     for (name, _), side in zip(options, sides, strict=True):
         before = {key: value for key, (_, value) in variables.items()}
         nodes = [*_copies(t, [*_read(side, before), *_fed(values, side.graph)]), *side.graph.node]
-        outputs = [*side.graph.output][: len(wanted)]
+        outputs = [*side.graph.output][: len(results)]
         for key, (kept, value) in variables.items():
-            own = side.variables.get(key)
+            inner = side.variables.get(key)
             if kept.is_written:
-                last = own.last if own is not None else f"{t.op.name}/{name}/{value}"
-                if own is None:
+                last = inner.last if inner is not None else f"{t.op.name}/{name}/{value}"
+                if inner is None:
                     nodes += _copies(t, [(value, last)])
                 outputs.append(_info(last, kept.tensor))
         graphs.append(helper.make_graph(nodes, name, [], outputs, [*side.graph.initializer]))

@@ -309,7 +309,7 @@ def transpose_conv_bias(t: Translation) -> None:
     pads = [total // 2 for total in totals] + [total - total // 2 for total in totals]
     image = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
     filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
-    offsets = t.constant("bias", t.known(2, "bias").reshape(-1), np.float32)
+    offsets = t.constant("bias", t.data(2, "bias").reshape(-1), np.float32)
     t.store_image(t("ConvTranspose", image, filters, offsets, kernel_shape=shape[1:3], strides=stride, pads=pads))
 
 

@@ -100,7 +100,7 @@ def blocks(kind: str, **fixed: str) -> Translate:
 def space_to_batch(t: Translation) -> None:
     """SPACE_TO_BATCH_ND: pad, split each spatial axis into blocks, move the position in the block to the front."""
     shape, block = t.shape(0), t.numbers(1, "the block")
-    pads = np.reshape(t.known(2, "the pads"), (-1, 2)).tolist()
+    pads = np.reshape(t.data(2, "the pads"), (-1, 2)).tolist()
     spatial = len(block)
     if len(pads) != spatial or len(shape) <= spatial or not t.same_grid(0) or min(block, default=0) < 1:
         raise Unsupported(f"its block {block} and pads {pads} do not fit its input {list(shape)}")
@@ -122,7 +122,7 @@ def space_to_batch(t: Translation) -> None:
 def batch_to_space(t: Translation) -> None:
     """BATCH_TO_SPACE_ND: the inverse, then crop."""
     shape, block = t.shape(0), t.numbers(1, "the block")
-    crops = np.reshape(t.known(2, "the crops"), (-1, 2)).tolist()
+    crops = np.reshape(t.data(2, "the crops"), (-1, 2)).tolist()
     spatial, count = len(block), int(np.prod(block))
     if len(crops) != spatial or len(shape) <= spatial or count < 1 or shape[0] % count or not t.same_grid(0):
         raise Unsupported(f"its block {block} and crops {crops} do not fit its input {list(shape)}")

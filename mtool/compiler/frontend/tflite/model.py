@@ -43,32 +43,32 @@ def settle(t: Translation, start: int) -> None:
     Raises:
         ModelError: it exceeds the budget.
     """
-    known = all(number < 0 or t.value(number) is not None for number in t.op.inputs)
+    is_constant = all(number < 0 or t.value(number) is not None for number in t.op.inputs)
     is_open = any(t.tensors[number].open for number in t.op.outputs)
     nodes = t.nodes[start:]
     if any(attr.type == onnx.AttributeProto.GRAPH for node in nodes for attr in node.attribute):
         return  # the import does that
-    known = known and not any(node.domain for node in nodes)
-    if not nodes or not (known or is_open):
+    is_constant = is_constant and not any(node.domain for node in nodes)
+    if not nodes or not (is_constant or is_open):
         return
-    if known and t.op.kind == "DEQUANTIZE" and t.tensor(0).is_quantized:
+    if is_constant and t.op.kind == "DEQUANTIZE" and t.tensor(0).is_quantized:
         t.dequantized[t.op.outputs[0]] = t.op.inputs[0]  # the integers are kept: the weights stay small
-        known = False
+        is_constant = False
     types, constants = _known_types(t, nodes), ChainMap(_dequantized(t), t.constants)
     for node in nodes:
         kinds: dict[str, TensorType] = {}
         try:
             kinds = own_outputs(node, types) if node.domain else infer(node, OPSET, types, constants, {})
         except Unsupported:
-            if not known:
+            if not is_constant:
                 return  # the import of the node reports the reason
         try:
-            made = fold(node, OPSET, constants, kinds, t.budget) if known else {}
+            folded = fold(node, OPSET, constants, kinds, t.budget) if is_constant else {}
         except Unsupported:
             return
-        constants.update(made)
-        types |= {name: TensorType(DType.of(data.dtype), data.shape) for name, data in made.items()} | kinds
-    values = [constants.get(t.names[number]) if known else None for number in t.op.outputs]
+        constants.update(folded)
+        types |= {name: TensorType(DType.of(data.dtype), data.shape) for name, data in folded.items()} | kinds
+    values = [constants.get(t.names[number]) if is_constant else None for number in t.op.outputs]
     for number, value in zip(t.op.outputs, values, strict=True):
         kind = types[t.complex[number][0] if number in t.complex else t.names[number]]
         if value is None:
@@ -163,8 +163,8 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
 def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
     """Return the zero points of the inputs that states feed: the model's own states and these."""
-    wanted = {value for _, value in (*network.states, *states)}
-    return {name: tensor.zero for name, tensor in network.tensors.items() if name in wanted}
+    inputs = {value for _, value in (*network.states, *states)}
+    return {name: tensor.zero for name, tensor in network.tensors.items() if name in inputs}
 
 
 def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: Budget | None = None) -> Network:
@@ -198,24 +198,24 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
     model = translation.model
     translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
-    made = {number for operator in operators for number in operator.outputs}
-    known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
-    known |= {n for n, tensor in enumerate(tensors) if tensor.problem and n not in made}  # constants
-    known |= {*model.inputs, -1, *custom.working_memories(operators)}
+    computed = {number for operator in operators for number in operator.outputs}
+    defined = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
+    defined |= {n for n, tensor in enumerate(tensors) if tensor.problem and n not in computed}  # constants
+    defined |= {*model.inputs, -1, *custom.working_memories(operators)}
     for operator in operators:
         for number in operator.inputs if operator.kind in BUILTINS else ():
-            if number not in known:
+            if number not in defined:
                 raise ModelError(
                     f"the operators of {title} are not in execution order",
                     details=[f"{operator.name} reads {tensors[number].name!r} before it is computed"],
                 )
-        again = known.intersection(operator.outputs)
-        if again:
-            output = tensors[again.pop()].name
+        duplicates = defined.intersection(operator.outputs)
+        if duplicates:
+            output = tensors[duplicates.pop()].name
             raise ModelError(f"{title} defines {output!r} twice", details=[operator.name])
-        known.update(operator.outputs)
+        defined.update(operator.outputs)
         _translate(translation, operator, options)
-    missing = [tensors[number].name for number in model.outputs if number not in known]
+    missing = [tensors[number].name for number in model.outputs if number not in defined]
     if missing:
         raise ModelError(f"{title} has no operator that computes its output {missing[0]!r}")
     return translation.network(title)

@@ -54,12 +54,12 @@ def _asked(t: Translation) -> tuple[int, ...]:
     return tuple(count // rest if size == -1 else size for size in sizes)
 
 
-def _is_reshaped(t: Translation, made: tuple[int, ...]) -> bool:
+def _is_reshaped(t: Translation, result: tuple[int, ...]) -> bool:
     """Whether a shape matches a constant shape operand, in which -1 stands for the remaining size."""
     if not t.has(1) or t.tensor(1).data is None:
         return True
-    asked = t.numbers(1, "the shape")
-    return len(asked) == len(made) and all(want in (-1, size) for want, size in zip(asked, made, strict=True))
+    shape = t.numbers(1, "the shape")
+    return len(shape) == len(result) and all(dim in (-1, size) for dim, size in zip(shape, result, strict=True))
 
 
 def _is_squeezed(t: Translation, made: tuple[int, ...]) -> bool:
@@ -98,7 +98,7 @@ def transpose(t: Translation) -> None:
 
 
 def _pads(t: Translation) -> list[int]:
-    pads = np.reshape(t.known(1, "the pads"), (-1, 2))
+    pads = np.reshape(t.data(1, "the pads"), (-1, 2))
     if len(pads) != len(t.shape(0)):
         raise Unsupported(
             f"it has {plural.count(len(pads), 'pair')} of pads; "
@@ -113,7 +113,7 @@ def pad(t: Translation) -> None:
     """PAD with the zero point, PADV2 with a given value."""
     pads, dtype = _pads(t), t.tensor(0).dtype
     t.check_grid(0)
-    value = t.known(2, "the value").reshape(-1)[0] if t.has(2) else t.tensor(0).zero
+    value = t.data(2, "the value").reshape(-1)[0] if t.has(2) else t.tensor(0).zero
     t.put(t("Pad", t.stored(0), pads, np.asarray(value, dtype)))
 
 
@@ -420,9 +420,9 @@ def segments(kind: str) -> Translate:
         t.check_grid(0)
         shape, segments, dtype = t.shape(0), t.shape(1), t.result().dtype
         if t.op.kind == "SEGMENT_SUM":
-            known = t.numbers(1, "the segments")
-            count = known[-1] + 1 if known else 0
-            if known != sorted(known):
+            ids = t.numbers(1, "the segments")
+            count = ids[-1] + 1 if ids else 0
+            if ids != sorted(ids):
                 raise Unsupported("its segment numbers are not sorted")
         else:
             (count,) = t.numbers(2, "the number of segments")
@@ -434,8 +434,8 @@ def segments(kind: str) -> Translate:
         out = t("Where", t("Less", numbers, np.int64(0)), np.int64(count), numbers)
         rows = t("Reshape", out, (math.prod(segments), 1))
         values = t("Reshape", t.stored(0), (math.prod(segments), *rest))
-        made = t("ScatterND", t.filled((count + 1, *rest), first), rows, values, reduction=kind)
-        t.put(t("Slice", made, [0], [count], [0]))
+        reduced = t("ScatterND", t.filled((count + 1, *rest), first), rows, values, reduction=kind)
+        t.put(t("Slice", reduced, [0], [count], [0]))
 
     return translate
 

@@ -56,7 +56,7 @@ def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis
     `x` is the number of the input that they are multiplied with.
     """
     tensor = t.weights(index)
-    data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
+    data = arranged(t.data(index, "weights") if tensor.data is None else tensor.data)
     if tensor.block:
         parts = (data, tensor.scale, tensor.zero_point.astype(data.dtype))
         return t("DequantizeLinear", *parts, axis=tensor.axis, block_size=tensor.block)
@@ -105,7 +105,7 @@ def bias(t: Translation, index: int, channels: int, x: int, w: int) -> list[str]
     if not t.has(index):
         return []
     tensor = t.weights(index)
-    data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
+    data = (t.data(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
         raise Unsupported(f"its bias has {plural.count(data.size, 'element')}; expected {channels}, one per channel")
     if data.dtype.kind == "f" and not t.tensor(x).is_quantized:
@@ -213,7 +213,7 @@ class Hybrid(Real):
 
     def weights(self, arranged: Arranged, axis: int) -> str:
         """Return the weights as integers."""
-        data = arranged(self.t.known(self.w, "weights"))
+        data = arranged(self.t.data(self.w, "weights"))
         return whole(self.t, self.t.constant("weights", data), data.dtype)
 
     def bias(self, channels: int) -> list[str]:
@@ -270,7 +270,7 @@ class Exact(Real):
     def weights(self, arranged: Arranged, axis: int) -> str:
         """Return the weights less their zero points."""
         t = self.t
-        data, tensor = arranged(t.known(self.w, "weights")), t.tensor(self.w)
+        data, tensor = arranged(t.data(self.w, "weights")), t.tensor(self.w)
         if data.dtype not in EIGHT_BITS or not tensor.is_quantized:
             raise Unsupported(f"its weights are {data.dtype}")
         name, points = t.constant("weights", data), tensor.zero_point
@@ -282,7 +282,7 @@ class Exact(Real):
         t = self.t
         if not t.has(self.b):
             return []
-        data = t.known(self.b, "bias").reshape(-1)
+        data = t.data(self.b, "bias").reshape(-1)
         wide = data.dtype == np.int64 and t.result().dtype == np.int16
         if not (data.dtype == np.int32 or wide) or data.size != channels:
             raise Unsupported(f"its bias {data.dtype}[{data.size}] is not supported")
@@ -330,8 +330,8 @@ class Exact(Real):
     def _rounding_once(self, scales: Array) -> tuple[Array, Array] | None:
         """Return multipliers and shifts that round an 8-bit dense layer's sums once, if there are any."""
         t, x, w, out = self.t, self.t.tensor(0), self.t.tensor(1), self.t.result()
-        rows = t.known(1, "weights").astype(np.int16) - w.zero_point.reshape(-1, 1)
-        offsets = t.known(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(rows), np.int64)
+        rows = t.data(1, "weights").astype(np.int16) - w.zero_point.reshape(-1, 1)
+        offsets = t.data(2, "bias").reshape(-1) if t.has(2) else np.zeros(len(rows), np.int64)
         kind = np.iinfo(x.dtype)
         reach = Reach.of(rows, offsets, kind.min - x.zero, kind.max - x.zero).of_32_bits
         low, high = (bound - out.zero for bound in limits(out, t.activation))
@@ -378,18 +378,18 @@ def conv(arithmetic: type[Real]) -> Translate:
         products, rank = arithmetic(t), len(axes) + 2
         _check_kernel_reads(t)
         size, shape = t.shape(0, rank), t.shape(1, rank)
-        depth, wanted = size[-1], shape[3]
+        depth, filter_depth = size[-1], shape[3]
         order: tuple[int, ...]
         if t.op.kind == "DEPTHWISE_CONV_2D":
-            if not depth or wanted % depth or shape[0] != 1:
+            if not depth or filter_depth % depth or shape[0] != 1:
                 raise Unsupported(f"its weights {list(shape)} do not fit an input of {depth} channels")
-            channels, group, order, window = wanted, depth, (3, 0, 1, 2), shape[1:3]
-        elif not wanted or depth % wanted or (rank == 5 and depth != wanted):
-            raise Unsupported(f"its weights are for {wanted} channels; its input has {depth}")
+            channels, group, order, window = filter_depth, depth, (3, 0, 1, 2), shape[1:3]
+        elif not filter_depth or depth % filter_depth or (rank == 5 and depth != filter_depth):
+            raise Unsupported(f"its weights are for {filter_depth} channels; its input has {depth}")
         elif rank == 5:
             channels, group, order, window = shape[4], 1, (4, 3, 0, 1, 2), shape[:3]
         else:
-            channels, group, order, window = shape[0], depth // wanted, (0, 3, 1, 2), shape[1:3]
+            channels, group, order, window = shape[0], depth // filter_depth, (0, 3, 1, 2), shape[1:3]
         strides, dilated = steps(t, "Stride{}", axes), steps(t, "Dilation{}Factor", axes)
         reach = tuple((k - 1) * d + 1 for k, d in zip(window, dilated, strict=True))
         pads = padding(t.op.option("Padding"), size[1:-1], reach, strides)
@@ -407,23 +407,23 @@ def spread(t: Translation) -> dict[str, Any]:
     Raises:
         Unsupported: its output's shape is not possible.
     """
-    wanted = t.numbers(0, "the output's shape")
+    shape = t.numbers(0, "the output's shape")
     size = t.shape(2, 4)
-    if len(wanted) != 4 or min(wanted) < 0:
-        raise Unsupported(f"its output's shape {wanted} is not valid")
+    if len(shape) != 4 or min(shape) < 0:
+        raise Unsupported(f"its output's shape {shape} is not valid")
     strides, kernel = steps(t, "Stride{}"), t.shape(1, 4)[1:3]
-    for n, out, step, width in zip(size[1:3], wanted[1:3], strides, kernel, strict=True):
+    for n, out, step, width in zip(size[1:3], shape[1:3], strides, kernel, strict=True):
         reach = out if t.op.option("Padding") == tflite.Padding.SAME else out - width + 1
         if n != -(-reach // step):
-            raise Unsupported(f"its output's shape {wanted} does not match its input {list(size)}")
+            raise Unsupported(f"its output's shape {shape} does not match its input {list(size)}")
     full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
     before, behind, more = [], [], []
-    for made, out in zip(full, wanted[1:3], strict=True):
-        total = max(made - out, 0) if t.op.option("Padding") == tflite.Padding.SAME else 0
-        left = out - (made - total)
+    for extent, out in zip(full, shape[1:3], strict=True):
+        total = max(extent - out, 0) if t.op.option("Padding") == tflite.Padding.SAME else 0
+        missing = out - (extent - total)
         before.append(total // 2)
-        behind.append(total - total // 2 - min(left, 0))
-        more.append(max(left, 0))
+        behind.append(total - total // 2 - min(missing, 0))
+        more.append(max(missing, 0))
     return {"kernel_shape": [*kernel], "strides": [*strides], "pads": before + behind, "output_padding": more}
 
 

@@ -81,13 +81,13 @@ def state_of(t: Translation, index: int, shape: tuple[int, ...], dtype: str) -> 
         Unsupported: the input is not a variable, or has the wrong type or shape.
     """
     number = t.op.inputs[index] if t.has(index) else -1
-    found = t.tensors[number]
-    if number < 0 or found.problem != VARIABLE:
+    tensor = t.tensors[number]
+    if number < 0 or tensor.problem != VARIABLE:
         raise Unsupported(f"its input {index}, a state, is not a variable")
-    if found.dtype.name != dtype or found.shape[1:] != shape[1:]:
-        wanted = f"{dtype}{list(shape)}"
-        raise Unsupported(f"its state {found.name!r} is {found.dtype}{list(found.shape)}; expected {wanted}")
-    return State(t, number, replace(found, problem="", shape=shape), lambda: t.names[number])
+    if tensor.dtype.name != dtype or tensor.shape[1:] != shape[1:]:
+        expected = f"{dtype}{list(shape)}"
+        raise Unsupported(f"its state {tensor.name!r} is {tensor.dtype}{list(tensor.shape)}; expected {expected}")
+    return State(t, number, replace(tensor, problem="", shape=shape), lambda: t.names[number])
 
 
 def sizes(t: Translation) -> tuple[int, int, int]:
@@ -202,7 +202,7 @@ def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
 
 def _real(t: Translation, index: int, role: str) -> Array:
     """Return the real numbers of a constant input."""
-    data, tensor = t.known(index, role), t.tensor(index)
+    data, tensor = t.data(index, role), t.tensor(index)
     if data.dtype.kind != "f":
         if not tensor.is_quantized or tensor.scale.size != 1:
             raise Unsupported(
@@ -264,7 +264,7 @@ class _Cell:
             return made
         inputs = [made, _stacked(t, [at.projection], "projection")]
         if t.has(at.projection + 1):
-            inputs.append(t.constant("bias", t.known(at.projection + 1, "projection bias"), np.float32))
+            inputs.append(t.constant("bias", t.data(at.projection + 1, "projection bias"), np.float32))
         return self._clipped(t("Gemm", *inputs, transB=1), "ProjClip")
 
     def _vector(self, role: str, *operands: int) -> str:
@@ -360,7 +360,7 @@ def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) ->
         raise Unsupported(f"its weights {list(t.shape(first))} and {list(t.shape(first + 1))} do not match")
 
     def step(row: str, states: Sequence[str]) -> list[str]:
-        bias = t.constant("bias", t.known(first + 2, "bias"), np.float32)
+        bias = t.constant("bias", t.data(first + 2, "bias"), np.float32)
         sums = t("Gemm", row, _stacked(t, [first], "weights"), bias, transB=1)
         own = t("Gemm", states[0], _stacked(t, [first + 1], "recurrent weights"), transB=1)
         return [real_activation(t, t("Add", sums, own))]
@@ -462,7 +462,7 @@ def _products(t: Translation, value: str, operands: Sequence[int], biases: Seque
 
 
 def _weights(t: Translation, index: int) -> Array:
-    data, tensor = t.known(index, "weights"), t.tensor(index)
+    data, tensor = t.data(index, "weights"), t.tensor(index)
     if data.dtype != np.int8 or data.ndim != 2 or tensor.scale.size != 1 or tensor.zero_point.any():
         raise Unsupported(
             f"its weights {tensor.name!r} are {data.dtype} with {plural.count(tensor.scale.size, 'scale')}"
@@ -471,7 +471,7 @@ def _weights(t: Translation, index: int) -> Array:
 
 
 def _bias(t: Translation, index: int) -> Array:
-    data = t.known(index, "bias").reshape(-1)
+    data = t.data(index, "bias").reshape(-1)
     if data.dtype != np.int32:
         raise Unsupported(f"its bias is {data.dtype}")
     return data
@@ -548,7 +548,7 @@ def svdf(t: Translation) -> None:
     terms = _integer_terms(t, state, seen) if integer else _terms(t, seen)
     total = t("ReduceSum", t("Reshape", terms, (images, filters // rank, rank * memory)), [2], keepdims=0)
     if t.has(3):
-        total = t("Add", total, t.constant("bias", t.known(3, "bias"), INT32 if integer else np.float32))
+        total = t("Add", total, t.constant("bias", t.data(3, "bias"), INT32 if integer else np.float32))
     if integer:
         factor = float(state.tensor.scale[0] * t.tensor(2).scale[0] / t.result().scale[0])  # of float32
         made = rescale_to(t, total, factor, t.result().dtype, t.result().zero)
@@ -559,7 +559,7 @@ def svdf(t: Translation) -> None:
 
 def _terms(t: Translation, seen: str) -> str:
     """Return the history times the time weights."""
-    data, tensor = t.known(2, "time weights"), t.tensor(2)
+    data, tensor = t.data(2, "time weights"), t.tensor(2)
     if not tensor.is_quantized:
         return t("Mul", seen, t.constant("time", data, np.float32))
     name = t.constant("time", data)
@@ -568,7 +568,7 @@ def _terms(t: Translation, seen: str) -> str:
 
 def _integer_features(t: Translation, state: State) -> str:
     x, w, kept = t.tensor(0), t.tensor(1), state.tensor
-    data = t.known(1, "weights")
+    data = t.data(1, "weights")
     if x.dtype != np.int8 or data.dtype != np.int8 or w.scale.size != 1 or w.zero_point.any() or kept.scale.size != 1:
         raise Unsupported(
             f"its input is {x.dtype}, its weights are {data.dtype} with {plural.count(w.scale.size, 'scale')}"
@@ -585,7 +585,7 @@ def _integer_features(t: Translation, state: State) -> str:
 
 def _integer_terms(t: Translation, state: State, seen: str) -> str:
     """Return the history, less its zero point, times the time weights."""
-    w, out, data = t.tensor(2), t.result(), t.known(2, "time weights")
+    w, out, data = t.tensor(2), t.result(), t.data(2, "time weights")
     if out.dtype != np.int8 or out.scale.size != 1 or w.scale.size != 1 or w.zero_point.any():
         raise Unsupported(
             f"its output is {out.dtype}, its time weights are {w.dtype} with {plural.count(w.scale.size, 'scale')}"

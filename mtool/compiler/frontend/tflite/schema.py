@@ -152,7 +152,7 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
 
 def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: int, where: str) -> dict[int, Array]:
     """Return, for each dimension in traversal order, the indices of all stored elements."""
-    found: dict[int, Array] = {}
+    by_axis: dict[int, Array] = {}
     count = 1  # positions at the levels so far: the number of elements, or of segments of the next level
     segments = {axis: _vector(level.ArraySegmentsType(), level.ArraySegments()) for axis, level in described.items()}
     most = max(elements, *(listed.size for listed in segments.values()))
@@ -160,8 +160,8 @@ def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: i
         size = sizes[axis]
         if level.Format() == DENSE:
             if level.DenseSize() != size or count * size > most:
-                found_size = f"{level.DenseSize():,} for a dimension of {size:,}, with {elements:,} elements"
-                raise Damaged(f"the sparse encoding of {where} has {found_size}")
+                actual = f"{level.DenseSize():,} for a dimension of {size:,}, with {elements:,} elements"
+                raise Damaged(f"the sparse encoding of {where} has {actual}")
             lengths, indices = np.full(count, size), np.tile(np.arange(size), count)
         else:
             listed, indices = segments[axis], _vector(level.ArrayIndicesType(), level.ArrayIndices())
@@ -169,9 +169,9 @@ def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: i
             fit = listed.size == count + 1 and not listed[0] and listed[-1] == indices.size
             if not fit or (lengths < 0).any() or (lengths > size).any() or ((indices < 0) | (indices >= size)).any():
                 raise Damaged(f"the sparse encoding of {where} has indices outside dimension {axis}")
-        found = {known: np.repeat(data, lengths) for known, data in found.items()}
-        found[axis], count = indices, indices.size
-    return found
+        by_axis = {outer: np.repeat(data, lengths) for outer, data in by_axis.items()}
+        by_axis[axis], count = indices, indices.size
+    return by_axis
 
 
 def _vector(kind: int, table: Any) -> Array:
@@ -419,9 +419,9 @@ class _Reader:
             if packed or raw.size % dtype.itemsize:
                 raise Damaged(f"the sparse encoding of {where} has {raw.size:,} bytes, no whole elements")
             return dense(sparsity, raw.view(dtype), shape, self.budget, where)
-        wanted = -(-count * packed // 8) if packed else count * dtype.itemsize
-        if raw.size != wanted:
-            raise Damaged(f"{where} has {raw.size:,} bytes of data; expected {wanted:,}")
+        expected = -(-count * packed // 8) if packed else count * dtype.itemsize
+        if raw.size != expected:
+            raise Damaged(f"{where} has {raw.size:,} bytes of data; expected {expected:,}")
         self.budget.spend("work", count if packed else 0, where)
         return (_unpacked(raw, count, packed) if packed else raw.view(dtype)).reshape(shape)
 

@@ -81,7 +81,7 @@ def filter_bank(t: Translation) -> None:
     """Append SignalFilterBank."""
     t.check_types(("uint32", *["int16"] * 5), ("uint64",))
     t.shape(0, 1)
-    channels, positions = _option(t, "num_channels", 1, 2**15), t.known(3, "the first frequencies").size
+    channels, positions = _option(t, "num_channels", 1, 2**15), t.data(3, "the first frequencies").size
     if positions != channels + 1:
         raise Unsupported(f"it has {plural.count(positions, 'position')}; expected {channels + 1}")
     _same(t)
@@ -191,10 +191,10 @@ def framer(t: Translation) -> None:
 
 def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
     """Make a value of a shape the first output, which may have another shape with the same number of elements."""
-    wanted = t.result().shape
-    if math.prod(wanted) != math.prod(shape):
-        raise Unsupported(f"its output is {list(wanted)}; expected {list(shape)}")
-    t.put(value if wanted == tuple(shape) else t("Reshape", value, wanted))
+    declared = t.result().shape
+    if math.prod(declared) != math.prod(shape):
+        raise Unsupported(f"its output is {list(declared)}; expected {list(shape)}")
+    t.put(value if declared == tuple(shape) else t("Reshape", value, declared))
 
 
 def stacker(t: Translation) -> None:

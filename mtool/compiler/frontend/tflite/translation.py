@@ -56,7 +56,7 @@ class Variables:
 
     def __init__(self) -> None:
         self._first: dict[Key, Array] = {}
-        self._known: dict[Key, Kept] = {}  # without an input if they are written before they are read
+        self._by_key: dict[Key, Kept] = {}  # without an input if they are written before they are read
 
     def begin(self, key: Key, value: Array) -> None:
         """Set a variable's initial value.
@@ -64,7 +64,7 @@ class Variables:
         Raises:
             Unsupported: it has been read or written already.
         """
-        if key in self._known:
+        if key in self._by_key:
             raise Unsupported("it initializes a variable that has been used before")
         self._first[key] = value
 
@@ -74,15 +74,15 @@ class Variables:
         Raises:
             Unsupported: the variable is of another type or shape.
         """
-        if key not in self._known:
+        if key not in self._by_key:
             first = self._first.get(key)
             if first is not None and (first.dtype != kind.dtype or first.shape != kind.shape):
-                wanted = f"{kind.dtype}{list(kind.shape)}"
-                raise Unsupported(f"its variable is {wanted}, its initial value {first.dtype}{list(first.shape)}")
-            made = name()
-            self._known[key] = Kept(made, kind, made, first, key, is_written=False)
-        _check_like(self._known[key].tensor, kind)
-        return self._known[key].last
+                declared = f"{kind.dtype}{list(kind.shape)}"
+                raise Unsupported(f"its variable is {declared}, its initial value {first.dtype}{list(first.shape)}")
+            source = name()
+            self._by_key[key] = Kept(source, kind, source, first, key, is_written=False)
+        _check_like(self._by_key[key].tensor, kind)
+        return self._by_key[key].last
 
     def write(self, key: Key, kind: Tensor, value: str) -> None:
         """Set a variable's value.
@@ -90,11 +90,11 @@ class Variables:
         Raises:
             Unsupported: the variable is of another type or shape.
         """
-        known = self._known.get(key)
-        if known is None or not known.input:
-            known = Kept("", kind, value, self._first.get(key), key)
-        _check_like(known.tensor, kind)
-        self._known[key] = replace(known, last=value, is_written=True)
+        variable = self._by_key.get(key)
+        if variable is None or not variable.input:
+            variable = Kept("", kind, value, self._first.get(key), key)
+        _check_like(variable.tensor, kind)
+        self._by_key[key] = replace(variable, last=value, is_written=True)
 
     def close(self, afford: Callable[[int], None]) -> tuple[list[Kept], dict[str, Array]]:
         """Return the variables that are states, and by input the values of those that no operator writes.
@@ -102,26 +102,26 @@ class Variables:
         `afford` checks the number of bytes of each new constant.
         """
         kept, fixed = [], {}
-        for one in self._known.values():
-            if one.input and one.is_written:
-                kept.append(one)
-            elif one.input and one.first is not None:
-                fixed[one.input] = one.first
-            elif one.input:
-                afford(one.tensor.dtype.itemsize * math.prod(one.tensor.shape))
-                fixed[one.input] = np.full(one.tensor.shape, one.tensor.zero, one.tensor.dtype)
+        for variable in self._by_key.values():
+            if variable.input and variable.is_written:
+                kept.append(variable)
+            elif variable.input and variable.first is not None:
+                fixed[variable.input] = variable.first
+            elif variable.input:
+                afford(variable.tensor.dtype.itemsize * math.prod(variable.tensor.shape))
+                fixed[variable.input] = np.full(variable.tensor.shape, variable.tensor.zero, variable.tensor.dtype)
         return kept, fixed
 
     def crossing(self, name: Callable[[str], str]) -> list[Kept]:
         """Return all variables of a subgraph, which enclosing subgraphs read and write, too; `name` makes names."""
-        known = sorted(self._known.values(), key=lambda one: not one.input)
-        return [one if one.input else replace(one, input=name("variable")) for one in known]
+        variables = sorted(self._by_key.values(), key=lambda variable: not variable.input)
+        return [variable if variable.input else replace(variable, input=name("variable")) for variable in variables]
 
 
-def _check_like(known: Tensor, kind: Tensor) -> None:
-    if (known.dtype, known.shape) != (kind.dtype, kind.shape):
+def _check_like(tensor: Tensor, kind: Tensor) -> None:
+    if (tensor.dtype, tensor.shape) != (kind.dtype, kind.shape):
         raise Unsupported(
-            f"its variable has two types: {known.dtype}{list(known.shape)} and {kind.dtype}{list(kind.shape)}"
+            f"its variable has two types: {tensor.dtype}{list(tensor.shape)} and {kind.dtype}{list(kind.shape)}"
         )
 
 
@@ -233,11 +233,11 @@ class Translation(Names):
             Unsupported: one is different.
         """
         self.check_counts(len(inputs), len(outputs))
-        for role, tensors, wanted in (
+        for role, tensors, dtypes in (
             ("input", [self.tensor(index) for index in range(len(inputs))], inputs),
             ("output", [self.result(index) for index in range(len(outputs))], outputs),
         ):
-            for index, (tensor, dtype) in enumerate(zip(tensors, wanted, strict=True)):
+            for index, (tensor, dtype) in enumerate(zip(tensors, dtypes, strict=True)):
                 if tensor.dtype.name != dtype:
                     raise Unsupported(f"its {role} {index} is {tensor.dtype}; expected {dtype}")
 
@@ -262,7 +262,7 @@ class Translation(Names):
             raise Unsupported(f"its input {index} has {plural.count(len(shape), 'dimension')}; expected {rank}")
         return shape
 
-    def known(self, index: int, role: str) -> Array:
+    def data(self, index: int, role: str) -> Array:
         """Return the stored value of a constant input.
 
         Raises:
@@ -293,7 +293,7 @@ class Translation(Names):
 
     def numbers(self, index: int, role: str) -> list[int]:
         """Return a constant input as a list of integers."""
-        return [int(number) for number in np.reshape(self.known(index, role), -1)]
+        return [int(number) for number in np.reshape(self.data(index, role), -1)]
 
     def stored(self, index: int) -> str:
         """Return input `index` as stored."""
@@ -372,9 +372,9 @@ class Translation(Names):
         return outputs
 
     def _operand(self, data: Any) -> str:
-        known = isinstance(data, np.ndarray | np.generic)
+        is_typed = isinstance(data, np.ndarray | np.generic)
         kinds = {int: np.int32, float: np.float32}
-        return self.constant("operand", data, None if known else kinds.get(type(data), np.int64))
+        return self.constant("operand", data, None if is_typed else kinds.get(type(data), np.int64))
 
     def dequantize(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
         """Append a DequantizeLinear, per tensor or with several scales along `axis`."""
@@ -501,24 +501,24 @@ class Translation(Names):
         else:
             kept, fixed = self.variables.close(self.afford)
             self.constants |= fixed
-        taken = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
+        used_names = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
         states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
         for state in kept:
             tensors[state.input], last = state.tensor, state.last
-            if last in taken:
+            if last in used_names:
                 last = self.unique(f"{state.input}/next")
                 self.nodes.append(helper.make_node("Identity", [state.last], [last], name=last))
-            taken.add(last)
+            used_names.add(last)
             states.append((last, state.input))
         put = [info(self.names[number], self.tensors[number]) for number in inputs]
         put += [info(state.input, state.tensor) for state in kept]
-        made = [info(self.names[number], self.tensors[number]) for number in self.model.outputs]
-        made += [info(last, state.tensor) for (last, _), state in zip(states, kept, strict=True)]
-        read = {value for node in self.nodes for value in node.input} | {value.name for value in made}
+        outputs = [info(self.names[number], self.tensors[number]) for number in self.model.outputs]
+        outputs += [info(last, state.tensor) for (last, _), state in zip(states, kept, strict=True)]
+        read = {value for node in self.nodes for value in node.input} | {value.name for value in outputs}
         held = {name: data for name, data in self.constants.items() if name in read}
         self.budget.afford("constants", sum(data.nbytes for data in held.values()), f"the constants of {title}")
         initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in held.items()]
-        graph = helper.make_graph(self.nodes, title, put, made, initialisers, value_info=self.infos)
+        graph = helper.make_graph(self.nodes, title, put, outputs, initialisers, value_info=self.infos)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
         first = {state.input: state.first for state in kept if state.first is not None}
         crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
