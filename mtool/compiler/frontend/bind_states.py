@@ -51,8 +51,8 @@ def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Gra
         return graph
     wrong = [line for output, value in pairs for line in _wrong_names(graph, output, value)]
     if wrong:
-        what = f"--state names an output or input that {title} does not have"
-        raise UsageError(what, details=wrong, hint=_candidates(graph))
+        problem = f"--state names an output or input that {title} does not have"
+        raise UsageError(problem, details=wrong, hint=_candidates(graph))
     varying = [output for output, _ in pairs if output in graph.counts]
     if varying:
         raise UsageError(
@@ -76,8 +76,8 @@ def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Gra
             details=differing,
             hint="a symbolic dimension is set with --dim NAME=N",
         )
-    made = [graph.types[value].bytes for value in fed if value in states.initial or states.zeros.get(value)]
-    budget.afford("constants", sum(made), f"the initial values of the states of {title}")
+    sizes = [graph.types[value].bytes for value in fed if value in states.initial or states.zeros.get(value)]
+    budget.afford("constants", sum(sizes), f"the initial values of the states of {title}")
     values = dict(zip(graph.output_names, graph.outputs, strict=True))
     sent = {output for output, _ in pairs}
     names = [name for name in graph.output_names if name not in sent] + [output for output, _ in pairs]

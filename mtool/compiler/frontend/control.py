@@ -49,8 +49,8 @@ def inline(state: Importer, body: Body, feeds: Sequence[str], prefix: str) -> li
     fed = dict(zip((value.name for value in graph.input), feeds, strict=True))
     constants = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}
     sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer if tensor.values.name not in fed}
-    made = {value for node in graph.node for value in node.output if value}
-    scope = body.scope.inside(state.inner(prefix, made | {*constants} | {*sparse}) | fed, prefix)
+    computed = {value for node in graph.node for value in node.output if value}
+    scope = body.scope.inside(state.inner(prefix, computed | {*constants} | {*sparse}) | fed, prefix)
     for name, tensor in constants.items():
         state.add_constant(scope.name(name), tensors.array_of(tensor, state.budget, f"initialiser {name!r}"))
     for name, scattered in sparse.items():
@@ -542,8 +542,8 @@ def import_if(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     )
     name = node.proto.name or outputs[0]
     graphs = [
-        graph_of(state, f"{name} ({which})", [*shared], nodes, outs)
-        for which, (nodes, _), outs in zip(Branches.names, sides, results, strict=True)
+        graph_of(state, f"{name} ({side})", [*shared], nodes, outs)
+        for side, (nodes, _), outs in zip(Branches.names, sides, results, strict=True)
     ]
     state.append("If", node.origin, [condition, *shared], outputs, Branches(bodies=tuple(graphs)))
 
@@ -649,19 +649,19 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     check_is_tensor(state, {value: f"its input {value!r}" for value in inputs})
     states, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
     body = body_named(bodies, "body", len(inputs), max(len(states), len(node.outputs)))
-    made = len(body.graph.output) - len(states)
+    rows = len(body.graph.output) - len(states)
     axes = attrs.get("scan_input_axes") or [0] * count
     turned = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
-    out_axes, out_turned = (attrs.get(key) or [0] * made for key in ("scan_output_axes", "scan_output_directions"))
-    if not (len(axes) == len(turned) == count and len(out_axes) == len(out_turned) == made):
+    out_axes, out_turned = (attrs.get(key) or [0] * rows for key in ("scan_output_axes", "scan_output_directions"))
+    if not (len(axes) == len(turned) == count and len(out_axes) == len(out_turned) == rows):
         raise Unsupported(
-            f"its axes or directions do not match its {plural.count(count, 'scan input')} and {made} scan outputs"
+            f"its axes or directions do not match its {plural.count(count, 'scan input')} and {rows} scan outputs"
         )
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - len(node.outputs))]
     scan = Repetition(
         body, states, outputs[: len(states)],
         [Rows(value, axis, bool(back)) for value, axis, back in zip(scanned, axes, turned, strict=True)],
-        [Rows(*each) for each in zip(outputs[len(states) :], out_axes, map(bool, out_turned), strict=True)],
+        [Rows(*row) for row in zip(outputs[len(states) :], out_axes, map(bool, out_turned), strict=True)],
         ends=False,
     )  # fmt: skip
     if batch is None:
@@ -680,11 +680,11 @@ def _import_batch(state: Importer, node: OnnxNode, scan: Repetition, batch: int)
     for image in range(batch):
         first = [node("Gather", value, np.int64(image), axis=0) for value in scan.first]
         read = [replace(rows, value=node("Gather", rows.value, np.int64(image), axis=0)) for rows in scan.read]
-        own = [state.unique(f"{output}/image") if output else "" for output in outputs]
-        pairs = zip(scan.written, own[len(first) :], strict=True)
+        names = [state.unique(f"{output}/image") if output else "" for output in outputs]
+        pairs = zip(scan.written, names[len(first) :], strict=True)
         written = [replace(rows, value=value) for rows, value in pairs]
-        _import_scan(state, node, replace(scan, first=first, last=own[: len(first)], read=read, written=written))
-        images.append(own)
+        _import_scan(state, node, replace(scan, first=first, last=names[: len(first)], read=read, written=written))
+        images.append(names)
     for column, new in zip(zip(*images, strict=True), outputs, strict=True):
         if new:
             stack(state, node, column, Rows(new))
@@ -717,20 +717,20 @@ def _in_rounds(state: Importer, node: OnnxNode, scan: Repetition, *, constant: b
         rank = len(state.types[rows.value].shape)
         first, value = rows.axis % rank, rows.value
         if first:
-            value = node("Transpose", value, perm=[first, *(one for one in range(rank) if one != first)])
+            value = node("Transpose", value, perm=[first, *(axis for axis in range(rank) if axis != first)])
         read.append(replace(rows, value=value))
     written = [
         replace(rows, value=state.unique(f"{rows.value}/rows")) if rows.value and rows.axis else rows
         for rows in scan.written
     ]
     import_rounds(state, replace(scan, read=read, written=written), node.origin, constant=constant)
-    for made, rows in zip(written, scan.written, strict=True):
-        if rows.value and rows.axis and made.value in state.types:
-            rank = len(state.types[made.value].shape)
+    for target, rows in zip(written, scan.written, strict=True):
+        if rows.value and rows.axis and target.value in state.types:
+            rank = len(state.types[target.value].shape)
             if not -rank <= rows.axis < rank:
                 raise Unsupported(f"its scan_output_axes has {rows.axis}, for an output of {rank} dimensions")
             dim = rows.axis % rank
-            node.write("Transpose", [made.value], [rows.value], perm=[*range(1, dim + 1), 0, *range(dim + 1, rank)])
+            node.write("Transpose", [target.value], [rows.value], perm=[*range(1, dim + 1), 0, *range(dim + 1, rank)])
 
 
 CONTROL: dict[str, Callable[[Importer, OnnxNode, Bodies], None]] = {

@@ -69,9 +69,9 @@ def bind_dimensions(
         UsageError: a name in `dims` is not a dimension of the model.
         ModelError: a dimension has no value.
     """
-    found = list(_of_inputs(model, title))
-    named = [(_name(*each), *each) for each in found if not each[2].HasField("dim_value")]
-    unbound = [each for each in named if each[0] not in dims]
+    entries = list(_of_inputs(model, title))
+    named = [(_name(*entry), *entry) for entry in entries if not entry[2].HasField("dim_value")]
+    unbound = [entry for entry in named if entry[0] not in dims]
     if unbound:
         names = list(dict.fromkeys(name for name, *_ in unbound))
         raise ModelError(

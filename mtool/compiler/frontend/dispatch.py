@@ -59,23 +59,23 @@ def _position(state: Importer, node: OnnxNode, index: int, length: int, most: in
     Raises:
         Unsupported: it is out of range, or not a constant.
     """
-    found = state.value_of(node.inputs[index], "position")
-    if found.size != 1 or not -length <= int(found.item()) <= most:
-        raise Unsupported(f"its position {found.tolist()} is out of range for a sequence of {length}")
-    return int(found.item()) + (length if found.item() < 0 else 0)
+    position = state.value_of(node.inputs[index], "position")
+    if position.size != 1 or not -length <= int(position.item()) <= most:
+        raise Unsupported(f"its position {position.tolist()} is out of range for a sequence of {length}")
+    return int(position.item()) + (length if position.item() < 0 else 0)
 
 
 def _construct(state: Importer, node: OnnxNode) -> None:
     _give(state, node, list(node.inputs))
 
 
-def _each(state: Importer, node: OnnxNode, op: str, values: list[str], axis: int) -> list[str]:
+def _apply_to_each(state: Importer, node: OnnxNode, op: str, values: list[str], axis: int) -> list[str]:
     """Squeeze or unsqueeze each value."""
     axes = state.constant(f"{node.origin}/axes", np.asarray([axis], np.int64))
-    made = [state.unique(f"{node.origin}/part") for _ in values]
-    for value, name in zip(values, made, strict=True):
+    parts = [state.unique(f"{node.origin}/part") for _ in values]
+    for value, name in zip(values, parts, strict=True):
         node.write(op, [value, axes], [name])
-    return made
+    return parts
 
 
 def _split(state: Importer, node: OnnxNode) -> None:
@@ -97,7 +97,7 @@ def _split(state: Importer, node: OnnxNode) -> None:
     sizes = state.constant(f"{node.origin}/sizes", np.asarray(lengths, np.int64))
     node.write("Split", [node.inputs[0], sizes], parts, axis=axis)
     drops = not node.input(1) and not node.attrs.get("keepdims", 1)
-    _give(state, node, _each(state, node, "Squeeze", parts, axis) if drops else parts)
+    _give(state, node, _apply_to_each(state, node, "Squeeze", parts, axis) if drops else parts)
 
 
 def _insert(state: Importer, node: OnnxNode) -> None:
@@ -126,7 +126,7 @@ def _length(state: Importer, node: OnnxNode) -> None:
 def _concat(state: Importer, node: OnnxNode) -> None:
     parts, axis = list(_list(state, node.inputs[0])), node.attrs["axis"]
     if node.attrs.get("new_axis"):
-        parts = _each(state, node, "Unsqueeze", parts, axis)
+        parts = _apply_to_each(state, node, "Unsqueeze", parts, axis)
     node.write("Concat", parts, node.outputs, axis=axis)
 
 
@@ -211,7 +211,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     if rewritten is not None:
         state.run(rewritten, OPSET)
         return
-    constants = _known_values(state, node.proto, operator)
+    constants = _constant_values(state, node.proto, operator)
     is_constant = all(name in constants or not name for name in node.inputs) and not bodies
     try:
         is_bounded = not is_constant and _set_maximum_sizes(state, node, operator)
@@ -292,20 +292,20 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
     node.emit(attrs, op=op)
 
 
-def _known_values(state: Importer, proto: onnx.NodeProto, operator: Operator) -> Mapping[str, Array]:
+def _constant_values(state: Importer, proto: onnx.NodeProto, operator: Operator) -> Mapping[str, Array]:
     """Return the values of a node's constant inputs; unless it only moves elements, dequantized ones too.
 
     An operator that moves weights has to move their integers.
     """
     names = set(filter(None, proto.input))
-    found = {name: state.constants[name] for name in names if name in state.constants}
+    values = {name: state.constants[name] for name in names if name in state.constants}
     dequantized = names & set(state.dequantized)
-    if operator.moves or names - set(found) - dequantized:
-        return found
+    if operator.moves or names - set(values) - dequantized:
+        return values
     for name in sorted(dequantized):
         source, version = state.dequantized[name]
-        found |= fold(source, version, state.constants, {name: state.types[name]}, state.budget)
-    return found
+        values |= fold(source, version, state.constants, {name: state.types[name]}, state.budget)
+    return values
 
 
 def _set_maximum_sizes(state: Importer, node: OnnxNode, operator: Operator) -> bool:
@@ -402,9 +402,9 @@ def _call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, 
         attributes={attr.name: attr for attr in (*function.attribute_proto, *proto.attribute)},
     )  # fmt: skip
     state.enter(function.node, scope, origin)
-    made = {value for node in function.node for value in node.output}
+    computed = {value for node in function.node for value in node.output}
     for inner, outer in zip(function.output, proto.output, strict=False):
-        if outer and inner not in made:  # a parameter that is returned unchanged
+        if outer and inner not in computed:  # a parameter that is returned unchanged
             state.run(onnx.helper.make_node("Identity", [scope.name(inner)], [outer], name=origin), scope.opsets)
 
 
@@ -417,18 +417,18 @@ def _expand(state: Importer, node: OnnxNode, opsets: Mapping[str, int], bodies: 
     for name, body in bodies.items():
         state.budget.spend("constants", body.graph.ByteSize(), f"{node.op} {node.origin}")
         proto.attribute.append(onnx.helper.make_attribute(name, body.graph))
-    found = _body(proto, node.version, state.types)
-    if found is None:
+    function = _body(proto, node.version, state.types)
+    if function is None:
         return False
     prefix = state.unique(node.origin)
     scope = Scope(
-        {**opsets, **{entry.domain: entry.version for entry in found.opset_import}},
-        _names(state, found, proto, prefix),
+        {**opsets, **{entry.domain: entry.version for entry in function.opset_import}},
+        _names(state, function, proto, prefix),
         outer=next((body.scope for body in bodies.values()), None), origin=proto.name or prefix,
         depth=state.scope.depth + 1, attributes={attr.name: attr for attr in proto.attribute},
         calls=state.scope.calls, closed=not bodies,
     )  # fmt: skip
-    state.enter(found.node, scope, node.origin)
+    state.enter(function.node, scope, node.origin)
     return True
 
 

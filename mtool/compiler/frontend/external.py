@@ -150,9 +150,9 @@ class Folder:
             hint="mtool reads external data only from the model's own folder, not through .. or a link",
         )
 
-    def _malformed(self, tensor: TensorProto, found: str, expected: str) -> ModelError:
+    def _malformed(self, tensor: TensorProto, actual: str, expected: str) -> ModelError:
         return ModelError(
-            f"external data of {self.title} can't be read", details=[f"tensor {tensor.name!r}: {found}", expected]
+            f"external data of {self.title} can't be read", details=[f"tensor {tensor.name!r}: {actual}", expected]
         )
 
 

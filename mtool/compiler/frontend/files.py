@@ -28,15 +28,15 @@ def with_float32_weights(graph: Graph) -> Graph:
             readers.setdefault(value, []).append((node, index))
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        found = readers.get(node.outputs[0], [])
-        made = None
+        uses = readers.get(node.outputs[0], [])
+        data = None
         inner = node.op == DEQUANTIZE and node.outputs[0] not in graph.outputs
-        if inner and found and all(_is_of_floats(reader, index, makers) for reader, index in found):
-            made = _dequantized(node, graph)
-        if made is None:
+        if inner and uses and all(_is_of_floats(reader, index, makers) for reader, index in uses):
+            data = _dequantized(node, graph)
+        if data is None:
             rewriter.keep(node)
         else:
-            rewriter.rename(node.outputs[0], rewriter.constant(f"{node.name}/float32", made))
+            rewriter.rename(node.outputs[0], rewriter.constant(f"{node.name}/float32", data))
     return rewriter.finish()
 
 
@@ -48,8 +48,8 @@ def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
 
 def _dequantized(node: Node, graph: Graph) -> Array | None:
     """Return the real numbers of an 8-bit constant with per-tensor or per-axis scales; None for anything else."""
-    found = stored_constant(node, graph.constants)
-    return real_numbers(*found) if found is not None and found[0].dtype.itemsize == 1 else None
+    stored = stored_constant(node, graph.constants)
+    return real_numbers(*stored) if stored is not None and stored[0].dtype.itemsize == 1 else None
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
@@ -103,5 +103,5 @@ def run_time_sizes(path: Path, options: ModelOptions) -> dict[str, int]:
         kinds = [model.tensors[number] for number in model.inputs]
         names = [f"{kind.name}_{number}" for kind in kinds for number in kind.open]
     else:
-        names = [one.name for one in symbolic_dimensions(reading.read_separated(path, budget)[0])]
+        names = [dim.name for dim in symbolic_dimensions(reading.read_separated(path, budget)[0])]
     return {name: stated[name] for name in dict.fromkeys(names) if name in stated}

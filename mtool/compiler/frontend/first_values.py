@@ -31,12 +31,12 @@ def first_values(graph: onnx.GraphProto, states: Pairs) -> dict[str, int]:
         for attr in node.attribute
         if attr.name == "value" and len(node.output) == 1
     }
-    found = {}
+    points = {}
     for _, value in states:
         point = _zero_point(value, readers, constants)
         if point:
-            found[value] = point
-    return found
+            points[value] = point
+    return points
 
 
 def _zero_point(

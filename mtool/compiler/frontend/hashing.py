@@ -20,11 +20,11 @@ def file_hash(path: Path) -> str:
         return digest.hexdigest()
     from mtool.compiler.frontend import external, reading
 
-    folder, found = external.Folder(path), {}
+    folder, tensors = external.Folder(path), {}
     for tensor in reading.external_tensors(reading.parsed(path, path.read_bytes()), folder):
-        found[folder.extent(tensor)] = tensor
-    for extent in sorted(found):
+        tensors[folder.extent(tensor)] = tensor
+    for extent in sorted(tensors):
         digest.update(f"\n{extent.location}\n{extent.offset}\n{extent.length}\n".encode("utf-8", "surrogatepass"))
-        for block in folder.blocks(found[extent], extent):
+        for block in folder.blocks(tensors[extent], extent):
             digest.update(block)
     return digest.hexdigest()

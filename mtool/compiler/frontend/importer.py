@@ -56,8 +56,8 @@ class Importer(ImportState):
         self.is_translated = any(node.domain == REFUSED for node in model.graph.node)
         stated = [*model.graph.value_info, *model.graph.output]
         self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
-        self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
-        self._own.update(value for node in model.graph.node for value in node.output)
+        self._model_names = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
+        self._model_names.update(value for node in model.graph.node for value in node.output)
         self._made: set[str] = set()
         self.writing_out = 0  # nesting depth of functions, loops and sequences
         self.perhaps = 0  # nesting depth of branches and rounds that may not run
@@ -71,10 +71,10 @@ class Importer(ImportState):
         names = {}
         for value in filter(None, values):
             name = f"{prefix}/{value}"
-            while name in self._own:
+            while name in self._model_names:
                 name += "'"
             self.budget.spend("work", len(name), prefix)
-            self._own.add(name)
+            self._model_names.add(name)
             names[value] = name
         return names
 
@@ -130,15 +130,15 @@ class Importer(ImportState):
 
     def needed_inputs(self) -> tuple[str, ...]:
         """Return the model's inputs whose values operators need at compile time."""
-        open_values, found = list(self._needed), set()
+        open_values, needed = list(self._needed), set()
         while open_values:
             value = open_values.pop()
             if value in self.constants:
                 continue  # known already, such as a shape
             if value in self.inputs:
-                found.add(value)
+                needed.add(value)
             open_values.extend(self._sources.pop(value, ()))
-        return tuple(name for name in self.inputs if name in found)
+        return tuple(name for name in self.inputs if name in needed)
 
     def enter(self, nodes: Iterable[onnx.NodeProto], scope: Scope, where: str) -> None:
         """Import the nodes of a body or function; `where` is the node that has it.
@@ -177,8 +177,8 @@ class Importer(ImportState):
         reason: Unsupported | None = None
         try:
             yield
-        except Unsupported as found:
-            reason = found
+        except Unsupported as error:
+            reason = error
         if reason is None and len(self.problems) == problems:
             return
         failed = NotThisWay(reason, self.problems[problems:], self._needed[needed:])

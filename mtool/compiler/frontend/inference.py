@@ -26,20 +26,20 @@ MOST_PROPAGATED = 1024  # the most elements of a constant whose values shape inf
 FIRST_BROADCASTING = 7  # from this opset on, newer versions of an operator have the same shapes
 
 
-def check_size(kind: TensorType, what: str) -> TensorType:
+def check_size(kind: TensorType, role: str) -> TensorType:
     """Return the type, if it is small enough for the generated C.
 
     Raises:
         TooLarge: it has too many bytes or dimensions.
     """
     if kind.bytes > MOST_BYTES:
-        raise TooLarge(f"{what} {kind} is larger than 2 GiB")
+        raise TooLarge(f"{role} {kind} is larger than 2 GiB")
     if len(kind.shape) > MOST_DIMENSIONS:
         raise TooLarge(
-            f"{what} has {plural.count(len(kind.shape), 'dimension')}; at most {MOST_DIMENSIONS} are supported"
+            f"{role} has {plural.count(len(kind.shape), 'dimension')}; at most {MOST_DIMENSIONS} are supported"
         )
     if max(kind.shape, default=0) > MOST_BYTES:
-        raise TooLarge(f"{what} {kind} has a dimension of more than 2,147,483,647")
+        raise TooLarge(f"{role} {kind} has a dimension of more than 2,147,483,647")
     return kind
 
 
@@ -174,9 +174,9 @@ def attributes(proto: onnx.NodeProto) -> dict[str, Any]:
     Raises:
         Unsupported: a string is not UTF-8.
     """
-    kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
+    attrs = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
     try:
-        return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
+        return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in attrs}
     except UnicodeDecodeError:
         raise Unsupported("one of its attributes is a string that is not UTF-8") from None
 

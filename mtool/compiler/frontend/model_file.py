@@ -12,8 +12,8 @@ def check_is_file(path: Path) -> None:
     """Raise an error for a missing file and for anything but a file, such as a pipe, which would block."""
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
-        what = f"{path} is {kind}, not a file" if path.exists() else f"there is no file {path}"
-        raise UsageError(what, hint="give the path of an .onnx or .tflite file")
+        problem = f"{path} is {kind}, not a file" if path.exists() else f"there is no file {path}"
+        raise UsageError(problem, hint="give the path of an .onnx or .tflite file")
 
 
 def is_flatbuffer(path: Path) -> bool:

@@ -75,7 +75,7 @@ def import_graph(
         raise ModelError(f"{name} has no node that computes its output {missing[0]!r}")
     unknown = sorted(set(options.maxima) - state.used_maxima)
     if unknown:
-        both = [one for one in unknown if one in options.dims]
+        both = [n for n in unknown if n in options.dims]
         if both:
             raise UsageError(
                 f"both --dim and --max are given for {', '.join(both)} of {name}",
@@ -87,9 +87,9 @@ def import_graph(
             "NonMaxSuppression, Compress, Unique, TopK or Loop",
         )
     outputs = tuple(value.name for value in model.graph.output)
-    made = [value for proto in model.graph.node for value in proto.output]
-    own = [value for value in made if value in state.types and value not in state.bounds]
-    sources = {value: Source(value) for value in (*inputs, *own)}
+    computed = [value for proto in model.graph.node for value in proto.output]
+    values = [value for value in computed if value in state.types and value not in state.bounds]
+    sources = {value: Source(value) for value in (*inputs, *values)}
     sources |= _of_grids(state, sources)
     names, counts = outputs, {}
     for value in outputs:
@@ -108,7 +108,7 @@ def import_graph(
 
 def _of_grids(state: Importer, sources: Mapping[str, Source]) -> dict[str, Source]:
     """Return the sources of integers that are not in the model, whose dequantized floats are: those of QONNX."""
-    found, constants = {}, state.constants
+    grids, constants = {}, state.constants
     for node in state.nodes:
         if (
             node.op != DEQUANTIZE
@@ -117,10 +117,10 @@ def _of_grids(state: Importer, sources: Mapping[str, Source]) -> dict[str, Sourc
         ):
             continue
         kind, parameters = state.types[node.inputs[0]].dtype, [constants.get(name) for name in node.inputs[1:]]
-        scale, point = (one if one is not None and one.size == 1 else None for one in parameters)
+        scale, point = (data if data is not None and data.size == 1 else None for data in parameters)
         if scale is not None and point is not None and kind.size < 4 and not kind.is_nibble:
-            found[node.inputs[0]] = Source(node.outputs[0], (quantized(scale, int(point.item()), kind),))
-    return found
+            grids[node.inputs[0]] = Source(node.outputs[0], (quantized(scale, int(point.item()), kind),))
+    return grids
 
 
 def _without_empty_inputs(graph: Graph) -> Graph:
@@ -174,8 +174,8 @@ def _input_type(value: onnx.ValueInfoProto) -> TensorType:
     try:
         kind = TensorType(DType.of(helper.tensor_dtype_to_np_dtype(code)), dims)
     except KeyError:
-        what = f"input {value.name!r} has elements of type {element_name(code)}"
-        raise ModelError(what, details=["not supported"]) from None
+        message = f"input {value.name!r} has elements of type {element_name(code)}"
+        raise ModelError(message, details=["not supported"]) from None
     if min(dims, default=0) < 0:
         raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more"])
     try:
@@ -188,14 +188,14 @@ def _refusal(state: Importer, name: str) -> ModelError:
     """Return the error that lists every node that can't be compiled."""
     problems = list(dict.fromkeys(state.problems))  # those of a body repeat in each round
     width = max(len(op) for op, _, _ in problems)
-    what = f"{len(problems)} operator{'s' * (len(problems) > 1)} of {name} can't be compiled"
+    message = f"{len(problems)} operator{'s' * (len(problems) > 1)} of {name} can't be compiled"
     details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in problems]
     needed = state.needed_inputs()
     if needed:
         hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
-        return NeedsValues(what, details=details, hint=hint, inputs=needed)
+        return NeedsValues(message, details=details, hint=hint, inputs=needed)
     page = "tflite" if state.is_translated else "operators"
-    return ModelError(what, details=details, hint=f"see docs/{page}.md for what is supported")
+    return ModelError(message, details=details, hint=f"see docs/{page}.md for what is supported")
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
@@ -258,7 +258,7 @@ def graph_of(
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     graph = import_graph(model, model_name(options.name or stem), options, budget, separated)
-    noted = [text for one in model.metadata_props if one.key == "mtool.slides" for text in one.value.split(";")]
+    noted = [text for prop in model.metadata_props if prop.key == "mtool.slides" for text in prop.value.split(";")]
     graph = replace(graph, halves=halves and options.hybrid != "float32", slides=options.slides or slides_of(noted))
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 
@@ -285,10 +285,10 @@ def _initial_values(
 ) -> dict[str, Array]:
     """Remove the initialisers of these inputs from the model and return them."""
     inputs = {value.name for value in model.graph.input if value.name in inputs}
-    found = [tensor for tensor in model.graph.initializer if tensor.name in inputs]
-    for tensor in found:
+    chosen = [tensor for tensor in model.graph.initializer if tensor.name in inputs]
+    for tensor in chosen:
         model.graph.initializer.remove(tensor)
-    return {tensor.name: initialiser(tensor, separated, budget) for tensor in found}
+    return {tensor.name: initialiser(tensor, separated, budget) for tensor in chosen}
 
 
 def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:

@@ -62,7 +62,7 @@ def slides_of(texts: Sequence[str] | None) -> tuple[Slide, ...]:
     Raises:
         UsageError: a text has another form.
     """
-    found = []
+    slides = []
     for text in texts or ():
         match = re.fullmatch(r"(.+)=(\d{1,9})(?:@(\d{1,2}))?", text, re.ASCII)
         if match is None:
@@ -70,5 +70,5 @@ def slides_of(texts: Sequence[str] | None) -> tuple[Slide, ...]:
                 f"--slide {text}: expected INPUT=HOP or INPUT=HOP@AXIS",
                 hint="name an input and the number of rows that are new in each call: --slide spectrogram=1",
             )
-        found.append(Slide(match[1], int(match[2]), None if match[3] is None else int(match[3])))
-    return tuple(found)
+        slides.append(Slide(match[1], int(match[2]), None if match[3] is None else int(match[3])))
+    return tuple(slides)

@@ -12,13 +12,13 @@ def parameter_count(graph: Graph) -> int:
 
     Scalars, scales, zero points, shapes and indices do not count. A constant that several operators read counts once.
     """
-    found: dict[int, int] = {}
-    for one in with_own_bodies(graph):
-        for node in one.nodes:
+    sizes: dict[int, int] = {}
+    for inner in with_own_bodies(graph):
+        for node in inner.nodes:
             for value in node.inputs[: _ELSEWHERE.get(node.op)]:
-                if value in one.constants and _is_learned(node, one, value):
-                    found[id(one.constants[value])] = one.constants[value].size
-    return sum(found.values())
+                if value in inner.constants and _is_learned(node, inner, value):
+                    sizes[id(inner.constants[value])] = inner.constants[value].size
+    return sum(sizes.values())
 
 
 def _is_learned(node: Node, graph: Graph, value: str) -> bool:

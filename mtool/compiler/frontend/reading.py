@@ -245,12 +245,12 @@ def _check_strings(model: onnx.ModelProto, title: str) -> None:
     Raises:
         ModelError: one is not UTF-8; the message has the field.
     """
-    left: list[Any] = [model]
-    while left:
-        message = left.pop()
+    waiting: list[Any] = [model]
+    while waiting:
+        message = waiting.pop()
         for field, value in _fields(message):
             if field.type == FieldDescriptor.TYPE_MESSAGE:
-                left += value if _is_repeated(value) else [value]
+                waiting += value if _is_repeated(value) else [value]
             elif field.type == FieldDescriptor.TYPE_STRING:
                 for text in value if _is_repeated(value) else [value]:
                     if not isinstance(text, str):

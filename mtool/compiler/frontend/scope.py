@@ -24,7 +24,7 @@ def domain_of(name: str) -> str:
 
 def functions_of(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
     """Return a model's own functions."""
-    return {(domain_of(one.domain), one.name, one.overload): one for one in model.functions}
+    return {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
 
 def key_of(proto: onnx.NodeProto) -> Key:
@@ -86,26 +86,26 @@ class Scope:
 
     def bound(self, node: onnx.NodeProto) -> tuple[onnx.NodeProto, Bodies]:
         """Return a node with the model's names and the function's attributes, and separately its graphs, unchanged."""
-        made = onnx.NodeProto(
+        result = onnx.NodeProto(
             op_type=node.op_type, domain=node.domain, overload=node.overload, name=node.name or self.origin
         )
-        made.input.extend(self.name(value) for value in node.input)
-        made.output.extend(self.name(value) for value in node.output)
-        found = {}
+        result.input.extend(self.name(value) for value in node.input)
+        result.output.extend(self.name(value) for value in node.output)
+        graphs = {}
         for attr in node.attribute:
             if attr.ref_attr_name in self.bodies:
-                found[attr.name] = self.bodies[attr.ref_attr_name]
+                graphs[attr.name] = self.bodies[attr.ref_attr_name]
                 continue
             source = self.attributes.get(attr.ref_attr_name) if attr.ref_attr_name else attr
             if source is None:
                 continue
             if source.type == onnx.AttributeProto.GRAPH:
-                found[attr.name] = Body(source.g, self)
+                graphs[attr.name] = Body(source.g, self)
                 continue
-            copy = made.attribute.add()
+            copy = result.attribute.add()
             copy.CopyFrom(source)
             copy.name = attr.name
-        return made, found
+        return result, graphs
 
 
 def bodies_of(node: onnx.NodeProto, scope: Scope) -> Bodies:

@@ -63,11 +63,11 @@ _NOT_IN_C = (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)
 
 def read_names(model: onnx.ModelProto) -> set[str]:
     """Return the names of all values that a node of any graph reads, and of all graphs' outputs."""
-    found = {value for function in model.functions for node in function.node for value in node.input}
+    names = {value for function in model.functions for node in function.node for value in node.input}
     for graph in graphs(model):
-        found.update(value for node in graph.node for value in node.input)
-        found.update(value.name for value in graph.output)
-    return found
+        names.update(value for node in graph.node for value in node.input)
+        names.update(value.name for value in graph.output)
+    return names
 
 
 def byte_count(tensor: TensorProto) -> int:
@@ -132,14 +132,14 @@ def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
             f"its sparse tensor is malformed: {plural.count(len(values), 'value')} for shape {list(shape)}"
         )
     budget.afford("constants", math.prod(shape) * values.dtype.itemsize, where)
-    made = np.zeros(shape, values.dtype)
+    result = np.zeros(shape, values.dtype)
     try:
         if indices.ndim == 2 and indices.shape[1] == len(shape) and (indices >= 0).all():
-            made[tuple(indices.T)] = values
+            result[tuple(indices.T)] = values
         elif indices.ndim == 1 and (indices >= 0).all():
-            made.reshape(-1)[indices] = values
+            result.reshape(-1)[indices] = values
         else:
             raise IndexError("its indices have the wrong shape")
     except IndexError as failed:
         raise Unsupported(f"its sparse tensor is malformed: {failed}") from None
-    return made
+    return result

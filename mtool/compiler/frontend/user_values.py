@@ -30,8 +30,8 @@ def stored_as(data: Array, dtype: np.dtype[Any]) -> Array | None:
 
 def found_in(data: Array) -> str:
     """Describe a value: its type, shape and range."""
-    found = f"{data.dtype}[{','.join(map(str, data.shape))}]"
-    return f"{found}, from {data.min()} to {data.max()}" if data.size and data.dtype.kind in _NUMBERS else found
+    text = f"{data.dtype}[{','.join(map(str, data.shape))}]"
+    return f"{text}, from {data.min()} to {data.max()}" if data.size and data.dtype.kind in _NUMBERS else text
 
 
 def limits_of(dtype: np.dtype[Any]) -> str:
@@ -58,7 +58,7 @@ def constant_of(
     value = np.asarray(data)
     stored = stored_as(value, dtype)
     if stored is not None:
-        if len(dims) == value.ndim and all(size in (-1, found) for size, found in zip(dims, value.shape, strict=True)):
+        if len(dims) == value.ndim and all(dim in (-1, size) for dim, size in zip(dims, value.shape, strict=True)):
             return stored
         if shape is not None and math.prod(shape) == value.size:
             return stored.reshape(shape)
@@ -66,10 +66,10 @@ def constant_of(
     raise does_not_go(f"--const {name}", title, expected, value)
 
 
-def does_not_go(what: str, title: str, expected: str, data: Array) -> UsageError:
+def does_not_go(option: str, title: str, expected: str, data: Array) -> UsageError:
     """Return the error for a value that does not fit its input."""
     details = [f"expected  {expected}", f"found     {found_in(data)}"]
-    return UsageError(f"{what} does not fit that input of {title}", details=details)
+    return UsageError(f"{option} does not fit that input of {title}", details=details)
 
 
 def check_names(names: Iterable[str], available: Iterable[str], role: str, title: str) -> None:

@@ -89,7 +89,7 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
             continue
         kind, dtype = formal[min(index, len(formal) - 1)], types[name].dtype
         if _NAMES[dtype] not in kind.types:
-            expected = ", ".join(sorted(one.removeprefix("tensor(").removesuffix(")") for one in kind.types))
+            expected = ", ".join(sorted(text.removeprefix("tensor(").removesuffix(")") for text in kind.types))
             raise Unsupported(
                 f"its input {kind.name!r} is {dtype.label}{_since(schema, index, dtype)}; expected {expected}"
             )
@@ -133,10 +133,10 @@ def check_attributes(node: OnnxNode, operator: Operator) -> None:
     for index in operator.sizes:
         count = types[node.input(index)].count if node.input(index) in types else 0
         if count > max(operator.most_sizes, len(node.outputs)):
-            found = f"its input {index} has {plural.count(count, 'element')}"
-            raise Unsupported(f"{found}; at most {operator.most_sizes:,} are supported")
+            actual = f"its input {index} has {plural.count(count, 'element')}"
+            raise Unsupported(f"{actual}; at most {operator.most_sizes:,} are supported")
     for key, value in node.attrs.items():
-        numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]
+        numbers = [number for number in (value if isinstance(value, tuple) else (value,)) if isinstance(number, int)]
         if key not in _WIDE and any(abs(number) > _MOST for number in numbers):
             raise Unsupported(f"its {key} is {value}; expected at most {_MOST:,}")
         if key in _COUNTS and any(number < 0 for number in numbers):
@@ -182,17 +182,17 @@ def with_indices_inside(node: OnnxNode, operator: Operator, schema: OpSchema, *,
     if allowed is None:
         return node
     name = node.inputs[allowed.index]
-    found = node.state.constants[name]
+    data = node.state.constants[name]
     if not clamp:
-        wrong = np.unravel_index(np.argmin(_is_inside(found, allowed)), found.shape)
-        bounds = (np.broadcast_to(each, found.shape)[wrong] for each in (allowed.low, allowed.high, allowed.size))
+        wrong = np.unravel_index(np.argmin(_is_inside(data, allowed)), data.shape)
+        bounds = (np.broadcast_to(limit, data.shape)[wrong] for limit in (allowed.low, allowed.high, allowed.size))
         low, high, size = bounds
-        what = f"its {schema.inputs[allowed.index].name} contain {found[wrong]} for a dimension of {size}"
-        raise Unsupported(f"{what}; expected {low} to {high}")
-    nearest = np.clip(found, allowed.low, np.maximum(allowed.high, allowed.low))
+        problem = f"its {schema.inputs[allowed.index].name} contain {data[wrong]} for a dimension of {size}"
+        raise Unsupported(f"{problem}; expected {low} to {high}")
+    nearest = np.clip(data, allowed.low, np.maximum(allowed.high, allowed.low))
     changed = onnx.NodeProto()
     changed.CopyFrom(node.proto)
-    changed.input[allowed.index] = node.state.constant(f"{name}/inside", np.asarray(nearest).astype(found.dtype))
+    changed.input[allowed.index] = node.state.constant(f"{name}/inside", np.asarray(nearest).astype(data.dtype))
     return OnnxNode(node.state, changed, node.origin, node.attrs, node.version)
 
 
@@ -203,11 +203,11 @@ def _range_of_wrong_indices(node: OnnxNode, operator: Operator) -> IndexRange | 
         return None
     try:
         allowed = operator.index_ranges(node)
-        found = state.constants.get(node.input(allowed.index))
-        return None if found is None or _is_inside(found, allowed).all() else allowed
+        data = state.constants.get(node.input(allowed.index))
+        return None if data is None or _is_inside(data, allowed).all() else allowed
     except (IndexError, ValueError):  # the shapes do not match, which is reported elsewhere
         return None
 
 
-def _is_inside(found: Array, allowed: IndexRange) -> Array:
-    return np.asarray((allowed.low <= found) & (found <= allowed.high))
+def _is_inside(data: Array, allowed: IndexRange) -> Array:
+    return np.asarray((allowed.low <= data) & (data <= allowed.high))

@@ -109,13 +109,13 @@ class Rounds(Control):
     @property
     def first_row(self) -> int:
         """The position of the first value that is read by rows among the node's inputs."""
-        return self.first_carried + sum(one.is_given for one in self.carried)
+        return self.first_carried + sum(value.is_given for value in self.carried)
 
     @property
     def places(self) -> list[tuple[int, int]]:
         """For each carried value, the node's input with its initial value and output with its final value; -1: none."""
         inputs, outputs = itertools.count(self.first_carried), itertools.count()
-        return [(next(inputs) if one.is_given else -1, next(outputs) if one.is_output else -1) for one in self.carried]
+        return [(next(inputs) if v.is_given else -1, next(outputs) if v.is_output else -1) for v in self.carried]
 
     def __str__(self) -> str:
         limit = "" if self.most is None else f" most={self.most}"
@@ -126,9 +126,9 @@ def with_own_bodies(graph: Graph) -> Iterator[Graph]:
     """Yield a graph and all graphs inside it, outer ones before inner ones."""
     waiting = [graph]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += [body for node in one.nodes for body in bodies_of(node)]
+        graph = waiting.pop()
+        yield graph
+        waiting += [body for node in graph.nodes for body in bodies_of(node)]
 
 
 def bodies_of(node: Node) -> tuple[Graph, ...]:

@@ -8,7 +8,7 @@ from mtool.compiler.ir.graph import Graph, Rewriter
 from mtool.compiler.ir.node import Node, View
 from mtool.compiler.ir.types import DType
 
-MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes
+MAX_CHANGES, MAX_CHANGES_PER_NODE = 1000, 100  # changes of a graph, and for each of its nodes
 Position = tuple[int, ...]
 """A node's position in the order; positions are compared as tuples are."""
 
@@ -30,9 +30,9 @@ class Editor(Rewriter):
         self._positions: dict[str, Position] = {}
         self._readers: dict[str, dict[str, dict[str, Node]]] = {}  # value -> operator -> name
         self._results = set(graph.outputs)
-        self._made: list[str] = []
+        self._new_values: list[str] = []
         self._names = set()
-        self._given = set(graph.inputs)
+        self._inputs = set(graph.inputs)
         for number, node in enumerate(graph.nodes):
             self._insert(node, (number,))
 
@@ -85,8 +85,8 @@ class Editor(Rewriter):
 
     def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
         """Add a value and return its name; it is removed if the change leaves it unread."""
-        self._made.append(super().value(stem, dtype, shape))
-        return self._made[-1]
+        self._new_values.append(super().value(stem, dtype, shape))
+        return self._new_values[-1]
 
     def change(
         self, node: Node, function: Callable[["Editor", Node], object], without: Node | None = None
@@ -95,14 +95,14 @@ class Editor(Rewriter):
 
         `without` is another node to remove.
         """
-        self.nodes, self._made = [], []
+        self.nodes, self._new_values = [], []
         function(self, node)
         self._exchange(node, self.nodes, without)
         for old, new in self._renamed.items():
             self._redirect(old, new)
         self._renamed.clear()
         self._sweep()
-        self._forget(self._made)
+        self._forget(self._new_values)
         self._names.clear()
         return self.nodes
 
@@ -116,12 +116,12 @@ class Editor(Rewriter):
         self.nodes = self.in_order()
         return super().finish()
 
-    def _is_taken(self, name: str) -> bool:
-        return name in self._by_name or super()._is_taken(name)
+    def _is_used(self, name: str) -> bool:
+        return name in self._by_name or super()._is_used(name)
 
     def _exchange(self, old: Node, new: Sequence[Node], without: Node | None) -> None:
         self.changes += 1
-        if self.changes > MOST + MOST_OF_A_NODE * len(self.graph.nodes):
+        if self.changes > MAX_CHANGES + MAX_CHANGES_PER_NODE * len(self.graph.nodes):
             where = ", ".join(old.origins) or old.name
             raise ModelError(
                 f"the graph is still changing after {self.changes} rewrites; the last one was at {where}",
@@ -130,8 +130,8 @@ class Editor(Rewriter):
             )
         self.removed, self.added = [], []
         if without is not None:
-            self._take_out(without)
-        position = self._take_out(old)
+            self._remove(without)
+        position = self._remove(old)
         for number, node in enumerate(new):
             self._insert(node, position if len(new) == 1 else (*position, number))
 
@@ -143,7 +143,7 @@ class Editor(Rewriter):
         for value in filter(None, node.inputs):
             self._readers.setdefault(value, {}).setdefault(node.op, {})[node.name] = node
 
-    def _take_out(self, node: Node) -> Position:
+    def _remove(self, node: Node) -> Position:
         self.removed.append(node)
         del self._by_name[node.name]
         self._unused.release(node.name)
@@ -161,7 +161,7 @@ class Editor(Rewriter):
     def _redirect(self, old: str, new: str) -> None:
         """Replace a value by another in all readers and in the graph's outputs."""
         for node in self.readers(old):
-            position = self._take_out(node)
+            position = self._remove(node)
             self._insert(replace(node, inputs=tuple(new if value == old else value for value in node.inputs)), position)
         if old in self._results:
             self.outputs = tuple(new if value == old else value for value in self.outputs)
@@ -175,7 +175,7 @@ class Editor(Rewriter):
             node = waiting.pop()
             is_read = any(value in self._readers or value in self._results for value in node.outputs)
             if self.has(node) and not is_read:
-                self._take_out(node)
+                self._remove(node)
             if not self.has(node):
                 values += [*node.outputs, *node.inputs]
                 makers = [self.makers[value] for value in node.inputs if value in self.makers]
@@ -185,7 +185,7 @@ class Editor(Rewriter):
     def _forget(self, values: Iterable[str]) -> None:
         """Drop the records of removed values."""
         for value in values:
-            if value in self.makers or value in self._readers or value in self._results or value in self._given:
+            if value in self.makers or value in self._readers or value in self._results or value in self._inputs:
                 continue
             if self.types.pop(value, None) is not None:
                 self.constants.pop(value, None)

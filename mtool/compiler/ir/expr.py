@@ -68,10 +68,10 @@ class Expr:
             depth = max(depth, arg.depth)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "depth", 1 + depth)
-        object.__setattr__(self, "_hash", hash((self._own, self.args)))
+        object.__setattr__(self, "_hash", hash((self._key, self.args)))
 
     @property
-    def _own(self) -> tuple[object, ...]:
+    def _key(self) -> tuple[object, ...]:
         value = self.value.hex() if isinstance(self.value, float) else self.value
         return self.op, self.dtype, value, len(self.args)
 
@@ -83,13 +83,13 @@ class Expr:
             return False
         waiting, equal = [(self, other)], set[tuple[int, int]]()
         while waiting:
-            one, two = waiting.pop()
-            if one is two or (id(one), id(two)) in equal:
+            a, b = waiting.pop()
+            if a is b or (id(a), id(b)) in equal:
                 continue
-            if one._hash != two._hash or one._own != two._own:
+            if a._hash != b._hash or a._key != b._key:
                 return False
-            equal.add((id(one), id(two)))
-            waiting.extend(zip(one.args, two.args, strict=True))
+            equal.add((id(a), id(b)))
+            waiting.extend(zip(a.args, b.args, strict=True))
         return True
 
     def __repr__(self) -> str:
@@ -153,14 +153,14 @@ class Expr:
         """
         order = [*self.parts(leaves)]
         last = {id(arg): node for node in order for arg in node.args}
-        made: dict[int, T] = {}
+        results: dict[int, T] = {}
         for node in order:
             args = [] if node.op in leaves else node.args
-            made[id(node)] = function(node, [made[id(arg)] for arg in args])
+            results[id(node)] = function(node, [results[id(arg)] for arg in args])
             for arg in args:
                 if last[id(arg)] is node:
-                    made.pop(id(arg), None)
-        return made[id(self)]
+                    results.pop(id(arg), None)
+        return results[id(self)]
 
     def rewrite(self, function: Callable[["Expr"], "Expr"]) -> "Expr":
         """Rebuild bottom-up, passing each rebuilt node through `function`."""
@@ -173,7 +173,7 @@ class Expr:
 
     def with_part(self, part: "Expr", by: "Expr") -> "Expr":
         """Replace a part wherever it occurs."""
-        return self.rewrite(lambda found: by if found == part else found)
+        return self.rewrite(lambda node: by if node == part else node)
 
     def with_axes(self, axes: Mapping[int, "Expr"]) -> "Expr":
         """Replace loop axes by index expressions."""

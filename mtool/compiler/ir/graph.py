@@ -35,14 +35,14 @@ class Source:
     def then(self, move: Move) -> "Source":
         """Return the source of the value that one more move gives."""
         if self.moves and self.moves[-1][0] == move[0] not in ("signed", "rows", "quantised"):
-            before, (what, numbers) = self.moves[:-1], move
+            before, (kind, numbers) = self.moves[:-1], move
             last = self.moves[-1][1]
-            if what == "reshape":
+            if kind == "reshape":
                 return Source(self.tensor, before).then(move) if before else Source(self.tensor, (move,))
             joined = tuple(last[number] for number in numbers)
-            if what == "transpose" and joined == tuple(range(len(joined))):
+            if kind == "transpose" and joined == tuple(range(len(joined))):
                 return Source(self.tensor, before)
-            return Source(self.tensor, (*before, (what, joined)))
+            return Source(self.tensor, (*before, (kind, joined)))
         return Source(self.tensor, (*self.moves, move))
 
 
@@ -53,16 +53,16 @@ def quantized(scale: Array, zero_point: int, dtype: DType) -> Move:
 
 def moved(data: Array, moves: tuple[Move, ...]) -> Array:
     """Apply moves to the tensor's own array."""
-    for what, numbers in moves:
-        if what == "transpose":
+    for move, numbers in moves:
+        if move == "transpose":
             data = data.transpose(numbers)
-        elif what == "reshape":
+        elif move == "reshape":
             data = data.reshape(numbers)
-        elif what == "take":
+        elif move == "take":
             data = data[..., list(numbers)]
-        elif what == "rows":
+        elif move == "rows":
             data = data[:, slice(*numbers)]
-        elif what == "quantised":
+        elif move == "quantised":
             scale, (point, least, most) = np.array(numbers[0], np.uint32).view(np.float32), numbers[1:]
             kinds = (np.int8, np.uint8, np.int16, np.uint16)
             kind = next(kind for kind in kinds if (np.iinfo(kind).min, np.iinfo(kind).max) == (least, most))
@@ -76,20 +76,20 @@ def undone(data: Array, moves: tuple[Move, ...]) -> tuple[Array, tuple[Move, ...
     """Return the tensor's own array from a moved one, and the moves that can't be undone: those that left elements out
     or whose shape was not recorded, and all before them.
     """
-    left = list(moves)
-    while left:
-        what, numbers = left[-1]
-        if what == "transpose":
+    remaining = list(moves)
+    while remaining:
+        move, numbers = remaining[-1]
+        if move == "transpose":
             data = data.transpose(np.argsort(numbers))
-        elif what == "signed":
+        elif move == "signed":
             data = (data.astype(np.int32) + numbers[0]).astype(np.uint8 if numbers[0] == 128 else np.uint16)
-        elif what == "quantised":
+        elif move == "quantised":
             scale = np.array(numbers[0], np.uint32).view(np.float32)
             data = (data.astype(np.int32) - numbers[1]).astype(np.float32) * scale
         else:
             break
-        left.pop()
-    return np.ascontiguousarray(data), tuple(left)
+        remaining.pop()
+    return np.ascontiguousarray(data), tuple(remaining)
 
 
 def rounded(data: Array, scale: Array, zero_point: Array | int, dtype: DType) -> Array:
@@ -109,8 +109,8 @@ class Names:
     A name stays taken until it is released.
     """
 
-    def __init__(self, is_taken: Callable[[str], bool]) -> None:
-        self._is_taken = is_taken
+    def __init__(self, is_used: Callable[[str], bool]) -> None:
+        self._is_used = is_used
         self._next: dict[str, int] = {}
         self._released: dict[str, list[int]] = {}
 
@@ -119,10 +119,10 @@ class Names:
         released = self._released.get(stem, [])
         while released:
             name = _numbered(stem, heapq.heappop(released))
-            if not self._is_taken(name):
+            if not self._is_used(name):
                 return name
         number = self._next.get(stem, 0)
-        while self._is_taken(name := _numbered(stem, number)):
+        while self._is_used(name := _numbered(stem, number)):
             number += 1
         self._next[stem] = number + 1
         return name
@@ -263,19 +263,19 @@ class Graph:
     @property
     def sized_nodes(self) -> frozenset[str]:
         """The names of the nodes that depend on run-time sizes; their last inputs are those."""
-        own = tuple(size.value for size in self.sizes)
+        values = tuple(size.value for size in self.sizes)
 
-        def found() -> frozenset[str]:
-            return frozenset(node.name for node in self.nodes if node.inputs[-len(own) :] == own)
+        def sized() -> frozenset[str]:
+            return frozenset(node.name for node in self.nodes if node.inputs[-len(values) :] == values)
 
-        return self.once("sized nodes", found) if own else frozenset()
+        return self.once("sized nodes", sized) if values else frozenset()
 
     def once(self, about: str, answer: Callable[[], T]) -> T:
         """Return `answer()`, cached under the key `about`."""
         if about not in self.memo:
             self.memo[about] = answer()
-        found: T = self.memo[about]
-        return found
+        result: T = self.memo[about]
+        return result
 
     def of_node(self, node: Node, about: Hashable, answer: Callable[[], T]) -> T:
         """Return `answer()`, cached for a node under the key `about`, unless the constants are large.
@@ -299,11 +299,11 @@ class Graph:
 
     def consumers(self) -> dict[str, list[Node]]:
         """Return the nodes that read each value, once for each use."""
-        found: dict[str, list[Node]] = {}
+        readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for value in node.inputs:
-                found.setdefault(value, []).append(node)
-        return found
+                readers.setdefault(value, []).append(node)
+        return readers
 
     def likeness(self, node: Node) -> Hashable:
         """Return a key that nodes share if the same C computes them: they are parts of one operator, of equal shapes.
@@ -314,10 +314,10 @@ class Graph:
 
     def without_elements(self) -> "Graph":
         """Return the graph with all constants replaced by zeros that take no memory."""
-        constants = {name: np.broadcast_to(np.zeros((), one.dtype), one.shape) for name, one in self.constants.items()}
-        made = replace(self, constants=constants)
-        made.memo.update((about, found) for about, found in self.memo.items() if about != _OF_NODES)
-        return made
+        constants = {name: np.broadcast_to(np.zeros((), d.dtype), d.shape) for name, d in self.constants.items()}
+        graph = replace(self, constants=constants)
+        graph.memo.update((about, result) for about, result in self.memo.items() if about != _OF_NODES)
+        return graph
 
     def dump(self) -> str:
         """Return the graph as text, a node a line."""
@@ -367,7 +367,7 @@ class Rewriter:
         self.outputs = graph.outputs
         self._renamed: dict[str, str] = {}
         self._names = {node.name for node in graph.nodes}
-        self._unused = Names(lambda name: self._is_taken(name))
+        self._unused = Names(lambda name: self._is_used(name))
 
     def unique(self, stem: str) -> str:
         """Return an unused name for a value or node."""
@@ -375,7 +375,7 @@ class Rewriter:
         self._names.add(name)
         return name
 
-    def _is_taken(self, name: str) -> bool:
+    def _is_used(self, name: str) -> bool:
         return name in self.types or name in self._names
 
     def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
@@ -407,11 +407,11 @@ class Rewriter:
         """Append a node; `like` gives its origins and the stem of its name."""
         origins = tuple(dict.fromkeys([*(like.origins if like else ()), *origins]))
         name = self.unique(like.name if like else op)
-        made = Node(op, name, tuple(inputs), tuple(outputs), attrs or Attributes(), origins)
-        self.nodes.append(made)
-        if isinstance(made.attrs, Transpose | View):
-            self._relate(made)
-        return made
+        node = Node(op, name, tuple(inputs), tuple(outputs), attrs or Attributes(), origins)
+        self.nodes.append(node)
+        if isinstance(node.attrs, Transpose | View):
+            self._relate(node)
+        return node
 
     def _relate(self, node: Node) -> None:
         """Derive the source of a transposition's or view's input from its output, or the reverse."""
@@ -433,9 +433,9 @@ class Rewriter:
     def keep(self, node: Node) -> Node:
         """Append a node of the old graph, with the renames applied to its inputs."""
         inputs = tuple(self.resolve(value) for value in node.inputs)
-        kept = node if inputs == node.inputs else replace(node, inputs=inputs)
-        self.nodes.append(kept)
-        return kept
+        new = node if inputs == node.inputs else replace(node, inputs=inputs)
+        self.nodes.append(new)
+        return new
 
     def rename(self, old: str, new: str) -> None:
         """Replace `old` by `new` in every later reader."""
@@ -445,12 +445,12 @@ class Rewriter:
 
     def resolve(self, value: str) -> str:
         """Return a value's current name."""
-        found = value
-        while found in self._renamed:
-            found = self._renamed[found]
-        while self._renamed.get(value, found) != found:  # the next time it takes one step
-            self._renamed[value], value = found, self._renamed[value]
-        return found
+        name = value
+        while name in self._renamed:
+            name = self._renamed[name]
+        while self._renamed.get(value, name) != name:  # the next time it takes one step
+            self._renamed[value], value = name, self._renamed[value]
+        return name
 
     def finish(self) -> Graph:
         """Return the new graph, without dead nodes and values."""
@@ -514,14 +514,14 @@ def check_expression(node: Node, graph: Graph, expr: Expr) -> None:
     Raises:
         AssertionError: it does not; a bug in the pass that made it.
     """
-    where, made = f"{node.op} {node.name}", graph.types[node.outputs[0]]
+    where, output = f"{node.op} {node.name}", graph.types[node.outputs[0]]
     loads, axes, accumulated = _reads_of(expr)
-    assert expr.dtype is made.dtype, f"{where} computes {expr.dtype.label}; its output is {made}"
+    assert expr.dtype is output.dtype, f"{where} computes {expr.dtype.label}; its output is {output}"
     for number, dtype, rank in loads:
         assert number < len(node.inputs), f"{where} loads input {number}, but has {len(node.inputs)}"
         kind = graph.types[node.inputs[number]]
-        right = kind.dtype is dtype and len(kind.shape) == rank
-        assert right, f"{where} loads {dtype.label} by {rank} indices from input {number}, which is {kind}"
+        fits = kind.dtype is dtype and len(kind.shape) == rank
+        assert fits, f"{where} loads {dtype.label} by {rank} indices from input {number}, which is {kind}"
     last = max(axes, default=-1)
-    assert last < len(made.shape), f"{where} has no axis {last}: its output is {made}"
+    assert last < len(output.shape), f"{where} has no axis {last}: its output is {output}"
     assert isinstance(node.attrs, WithEpilogue) or not accumulated, f"{where} reads an accumulator but is not a kernel"

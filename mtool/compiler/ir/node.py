@@ -40,8 +40,8 @@ class Attributes:
         return attrs
 
     def __str__(self) -> str:
-        own = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
-        return " ".join(f"{name}={value}" for name, value, default in sorted(own) if value != default)
+        values = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
+        return " ".join(f"{name}={value}" for name, value, default in sorted(values) if value != default)
 
 
 class Computation(Attributes):

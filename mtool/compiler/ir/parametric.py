@@ -19,7 +19,7 @@ from mtool.compiler.ir.types import Array
 # Floats that follow the run-time sizes: whole numbers, inverses of such, and scales that are divided by such.
 
 
-_MOST = 1 << 16  # that a scale is divided by, at the first point
+_MAX_DIVISOR = 1 << 16  # that a scale is divided by, at the first point
 _EPSILON = 2.0**-23  # of a ratio of two float32
 FormulaOf = Callable[[Sequence[int]], Formula | None]
 
@@ -76,13 +76,13 @@ def real_formula(
     if not all(np.isfinite(value) for value in values):
         return None
     if all(float(value).is_integer() for value in values):
-        found = formula([int(value) for value in values])
-        return None if found is None else RealFormula(found, is_inverse=False, is_single=False)
+        fit = formula([int(value) for value in values])
+        return None if fit is None else RealFormula(fit, is_inverse=False, is_single=False)
     if any(value == 0 for value in values):
         return None
-    whole = [round(1 / value) for value in values]
-    found = formula(whole) if 0 not in whole else None
-    reals = [] if found is None else [RealFormula(found, is_inverse=True, is_single=single) for single in (True, False)]
+    inverses = [round(1 / value) for value in values]
+    fit = formula(inverses) if 0 not in inverses else None
+    reals = [] if fit is None else [RealFormula(fit, is_inverse=True, is_single=single) for single in (True, False)]
     for real in itertools.chain(reals, _divided(formula, values, scales)):
         sizes = (dict(zip(names, point, strict=True)) for point in points)
         if all(real.at(at) == value for at, value in zip(sizes, values, strict=True)):
@@ -98,19 +98,19 @@ def _divided(formula: FormulaOf, values: Sequence[float], scales: Collection[flo
     numbers = np.asarray(values, np.float64)
     if not scales or np.any(numbers.astype(np.float32) != numbers) or np.any(numbers <= 0):
         return
-    firsts = np.arange(1, _MOST, dtype=np.float64)[:, None]
+    firsts = np.arange(1, _MAX_DIVISOR, dtype=np.float64)[:, None]
     candidates = firsts * (numbers[0] / numbers)
     near = np.abs(candidates - np.rint(candidates)) <= np.minimum(candidates * _EPSILON, 0.1)
     fitting = np.flatnonzero(near.all(axis=1))
     divisors = np.rint(candidates[fitting[0]]) if len(fitting) else np.zeros(1)
-    found = formula([int(number) for number in divisors]) if divisors.min() >= 1 else None
-    if found is None:
+    fit = formula([int(number) for number in divisors]) if divisors.min() >= 1 else None
+    if fit is None:
         return
     quotient = numbers[0] * divisors[0]
     for scale in scales:
         near_by = [other for other in (1.0, *scales) if abs(scale / other / quotient - 1) < 2 * _EPSILON]
         for divisor in near_by:
-            yield RealFormula(found, is_inverse=True, is_single=True, numerator=scale, divisor=divisor)
+            yield RealFormula(fit, is_inverse=True, is_single=True, numerator=scale, divisor=divisor)
 
 
 _FEW = 64  # elements of an array that may each follow a formula
@@ -170,7 +170,7 @@ class Joiner:
             if len({len(thing) for thing in things}) != 1:
                 raise DifferError(f"{where}: {_shown([len(thing) for thing in things])} parts")
             columns: list[tuple[str, Sequence[Any]]]
-            columns = [(f"{where}[{number}]", each) for number, each in enumerate(zip(*things, strict=True))]
+            columns = [(f"{where}[{number}]", values) for number, values in enumerate(zip(*things, strict=True))]
             is_named = hasattr(kind, "_fields")
             return self._parts(first, columns, lambda parts: kind(*parts) if is_named else kind(parts))
         if isinstance(first, Mapping):
@@ -179,7 +179,7 @@ class Joiner:
             columns = [(f"{where} {key}".strip(), [thing[key] for thing in things]) for key in first]
             return self._parts(first, columns, lambda parts: dict(zip(first, parts, strict=True)))
         if is_dataclass(first):
-            names = [one.name for one in fields(kind) if one.init]
+            names = [f.name for f in fields(kind) if f.init]
             columns = [(f"{where}.{name}".lstrip("."), [getattr(thing, name) for thing in things]) for name in names]
             return self._parts(first, columns, lambda parts: kind(**dict(zip(names, parts, strict=True))))
         if all(other == first for other in things):
@@ -196,13 +196,13 @@ class Joiner:
         return Joined(joined.at)
 
     def _parts(
-        self, first: Any, columns: Iterable[tuple[str, Sequence[Any]]], whole: Callable[[list[Any]], Any]
+        self, first: Any, columns: Iterable[tuple[str, Sequence[Any]]], build: Callable[[list[Any]], Any]
     ) -> Joined:
-        """Join the parts of composite values: each part's path and its values; `whole` reassembles them."""
-        parts = [self.join(each, where) for where, each in columns]
+        """Join the parts of composite values: each part's path and its values; `build` reassembles them."""
+        parts = [self.join(values, where) for where, values in columns]
         if all(part.is_fixed for part in parts):
             return _fixed(first)
-        return Joined(lambda sizes: whole([part.at(sizes) for part in parts]))
+        return Joined(lambda sizes: build([part.at(sizes) for part in parts]))
 
     def _expression(self, things: Sequence[Expr], where: str) -> Joined:
         """Join expressions, in which parts may be shared: each set of parts is joined once."""
@@ -214,16 +214,16 @@ class Joiner:
         if len({(thing.op, thing.dtype, len(thing.args)) for thing in things}) != 1:
             raise DifferError(f"{where}: the expressions differ")
         value = self.join([thing.value for thing in things], f"{where} {first.op}")
-        args = [self.join(each, where) for each in zip(*(thing.args for thing in things), strict=True)]
+        args = [self.join(column, where) for column in zip(*(thing.args for thing in things), strict=True)]
         joined = _fixed(first)
         if not (value.is_fixed and all(arg.is_fixed for arg in args)):
-            made: dict[tuple[int, ...], Expr] = {}
+            cache: dict[tuple[int, ...], Expr] = {}
 
             def at(sizes: Mapping[str, int]) -> Expr:
                 point = tuple(sizes.values())
-                if point not in made:
-                    made[point] = Expr(first.op, first.dtype, tuple(arg.at(sizes) for arg in args), value.at(sizes))
-                return made[point]
+                if point not in cache:
+                    cache[point] = Expr(first.op, first.dtype, tuple(arg.at(sizes) for arg in args), value.at(sizes))
+                return cache[point]
 
             joined = Joined(at)
         self._expressions[key] = joined, things  # which keeps the identities
@@ -242,7 +242,7 @@ class Joiner:
                 return _fixed(first)
             if first.size > _FEW or first.dtype.kind not in "iuf":
                 raise depends
-            elements = [(where, each) for each in zip(*(thing.reshape(-1).tolist() for thing in things), strict=True)]
+            elements = [(where, item) for item in zip(*(thing.reshape(-1).tolist() for thing in things), strict=True)]
             return self._parts(first, elements, lambda parts: np.array(parts, first.dtype).reshape(first.shape))
         if not are_beginnings:
             raise depends
@@ -259,8 +259,8 @@ class Joiner:
         return Joined(at)
 
 
-def _are_equal(one: Array, other: Array) -> bool:
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+def _are_equal(a: Array, b: Array) -> bool:
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
 def _fixed(thing: Any) -> Joined:

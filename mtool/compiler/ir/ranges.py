@@ -34,10 +34,10 @@ class Ranges:
         limits = _limits(part.dtype)
         if limits is None:
             return None
-        made = self._leaf(part) or self._combined(part, args)
-        if made is None or made[0] < limits[0] or made[1] > limits[1]:
+        bounds = self._leaf(part) or self._combined(part, args)
+        if bounds is None or bounds[0] < limits[0] or bounds[1] > limits[1]:
             return limits
-        return made
+        return bounds
 
     def _leaf(self, part: Expr) -> Range | None:
         if part.op == "const":
@@ -60,7 +60,7 @@ class Ranges:
     def _chosen(self, part: Expr, args: Sequence[Range | None]) -> Range | None:
         """Return the range of a choice: small branches are analysed under its condition, unreachable ones ignored."""
         condition, *branches = part.args
-        reach: list[Range | None] = []
+        reach: list[Range] = []
         for branch, plain, holds in zip(branches, args[1:], (True, False), strict=True):
             facts = ranges_implied_by(condition, holds=holds)
             if branch.size <= SMALL and facts:
@@ -71,13 +71,12 @@ class Ranges:
             if plain is None:
                 return None
             reach.append(plain)
-        whole = [each for each in reach if each is not None]
-        return (min(low for low, _ in whole), max(high for _, high in whole)) if whole else None
+        return (min(low for low, _ in reach), max(high for _, high in reach)) if reach else None
 
 
 def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Range]:
     """Return the ranges of the expressions that a condition compares with constants, if it holds or does not."""
-    found: dict[Expr, Range] = {}
+    implied: dict[Expr, Range] = {}
     waiting = [condition]
     while waiting:
         part = waiting.pop()
@@ -88,8 +87,8 @@ def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Rang
             low, high = _TESTS[part.op][0 if holds else 1]
             least, most = subject.dtype.limits
             fact = least if low is None else bound.value + low, most if high is None else bound.value + high
-            found[subject] = overlap(found.get(subject, fact), fact)
-    return found
+            implied[subject] = overlap(implied.get(subject, fact), fact)
+    return implied
 
 
 Limits = tuple[int | None, int | None]
@@ -133,7 +132,7 @@ def _quotient(a: Range, b: Range) -> Range | None:
     return low, high
 
 
-def _rest(a: Range, b: Range) -> Range | None:
+def _remainder(a: Range, b: Range) -> Range | None:
     """Return the range of C's remainder of a division by a positive constant; it has the dividend's sign."""
     if b[0] != b[1] or b[0] <= 0:
         return None
@@ -145,7 +144,7 @@ _FORMS: dict[str, Callable[..., Range | None]] = {
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "mul": _product,
     "floordiv": _quotient,
-    "mod": _rest,
+    "mod": _remainder,
     "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "cast": lambda a: a,

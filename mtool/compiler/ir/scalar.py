@@ -142,8 +142,8 @@ def infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
 
 def _unsigned(c: str, dtype: DType) -> str:
     """Return an operand as unsigned, of a signed type's size; a cast to that type is dropped: the bits are equal."""
-    own = c.removeprefix(f"({dtype.c})")
-    return own if own.startswith(f"((u{dtype.c})") else f"(u{dtype.c}){own}"
+    plain = c.removeprefix(f"({dtype.c})")
+    return plain if plain.startswith(f"((u{dtype.c})") else f"(u{dtype.c}){plain}"
 
 
 def compare(symbol: str, meaning: Callable[..., A]) -> Function:
@@ -259,16 +259,16 @@ def largest(expr: Expr) -> float:
     """Return a bound of an expression's magnitude, infinite for what may be NaN; a named part has its expression."""
 
     def bound(part: Expr, args: Sequence[float]) -> float:
-        own = float(max(map(abs, part.dtype.limits))) if part.dtype.is_integer else math.inf
+        limit = float(max(map(abs, part.dtype.limits))) if part.dtype.is_integer else math.inf
         if part.op == "const":
             return abs(part.value) if part.value == part.value else math.inf
         if part.dtype.is_half or math.inf in args or not args:
-            return own
+            return limit
         if part.op in ("acc", "cast", "neg"):
-            return min(own, args[0])
+            return min(limit, args[0])
         if part.op in ("add", "sub"):
-            return min(own, args[0] + args[1])
-        return min(own, args[0] * args[1]) if part.op == "mul" else own
+            return min(limit, args[0] + args[1])
+        return min(limit, args[0] * args[1]) if part.op == "mul" else limit
 
     return expr.fold(bound, leaves=("load", "reduce"))
 
@@ -582,11 +582,11 @@ def _truncated(data: A, dtype: DType) -> A:
     """Truncate to integers as mt_scalar.h does; NaN and out-of-range values become the type's smallest number."""
     bits = 64 if dtype.size == 8 else 32
     whole, least = np.trunc(data), -(2.0 ** (bits - 1))
-    held = np.where((whole >= least) & (whole < -least), whole, least).astype(f"int{bits}")
+    signed = np.where((whole >= least) & (whole < -least), whole, least).astype(f"int{bits}")
     if dtype.kind == "int" or dtype.size < 4:
-        return held
+        return signed
     fits = (whole >= 0) & (whole < -2 * least)
-    return np.where(fits, np.where(fits, whole, 0).astype(f"uint{bits}"), held.astype(f"uint{bits}"))
+    return np.where(fits, np.where(fits, whole, 0).astype(f"uint{bits}"), signed.astype(f"uint{bits}"))
 
 
 def _cast_text(expr: Expr, x: Text) -> Text:
@@ -605,8 +605,8 @@ def _cast_text(expr: Expr, x: Text) -> Text:
     if x.uncast and expr.dtype is DType.INT32:
         return Text(x.uncast)
     is_wrapped = x.level == UNARY and x.c.startswith("(int32_t)((uint32_t)")  # whose low bits are the same
-    own = x.c.removeprefix("(int32_t)") if is_wrapped and expr.dtype.is_integer and expr.dtype.size < 4 else ""
-    return Text(f"({expr.dtype.c}){x.uncast or own or x.at(UNARY)}", UNARY)
+    inner = x.c.removeprefix("(int32_t)") if is_wrapped and expr.dtype.is_integer and expr.dtype.size < 4 else ""
+    return Text(f"({expr.dtype.c}){x.uncast or inner or x.at(UNARY)}", UNARY)
 
 
 def _integer_from(source: DType, dtype: DType, x: Text) -> Text:

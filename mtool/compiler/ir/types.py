@@ -185,9 +185,9 @@ class RowSums(NamedTuple):
 
 def row_sums(data: Array) -> RowSums:
     """Return the sums of an array of small integers [rows, ...]."""
-    found = RowSums(np.zeros(len(data), np.int64), np.zeros(len(data), np.int64))
+    sums = RowSums(np.zeros(len(data), np.int64), np.zeros(len(data), np.int64))
     inner = tuple(range(1, data.ndim))
     for rows in row_blocks(data):
-        np.sum(np.maximum(data[rows], 0), axis=inner, dtype=np.int64, out=found.positive[rows])
-        np.sum(np.minimum(data[rows], 0), axis=inner, dtype=np.int64, out=found.negative[rows])
-    return found
+        np.sum(np.maximum(data[rows], 0), axis=inner, dtype=np.int64, out=sums.positive[rows])
+        np.sum(np.minimum(data[rows], 0), axis=inner, dtype=np.int64, out=sums.negative[rows])
+    return sums

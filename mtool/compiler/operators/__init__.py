@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 @functools.cache
 def operators() -> "Mapping[tuple[str, str], Operator]":
     """Return all operators except those of installed packages, by domain and name."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
     every = [operator for module in modules for operator in getattr(module, "OPERATORS", ())]
-    found = {(operator.domain, operator.name): operator for operator in every}
-    assert len(found) == len(every), "an operator has two records"
-    return found
+    by_name = {(operator.domain, operator.name): operator for operator in every}
+    assert len(by_name) == len(every), "an operator has two records"
+    return by_name
 
 
 def lowering_of(kind: str) -> "Operator | None":
@@ -34,6 +34,6 @@ def lowering_of(kind: str) -> "Operator | None":
 @functools.cache
 def _lowered() -> "Mapping[str, Operator]":
     every = [operator for operator in operators().values() if operator.lower is not None]
-    found = {operator.name: operator for operator in every}
-    assert len(found) == len(every), "two operators have canonical nodes of one name"
-    return found
+    by_name = {operator.name: operator for operator in every}
+    assert len(by_name) == len(every), "two operators have canonical nodes of one name"
+    return by_name

@@ -59,10 +59,10 @@ def carry_elements(bounded: Bounded) -> int | None:
     rank = len(bounded.result.shape)
     axes = {axis + rank - len(bounded.types[index].shape) for index, axis in bounded.axes.items()}
     axis = axes.pop()
-    if any(bounded.result.shape[axis] != bounded.types[index].shape[own] for index, own in bounded.axes.items()):
+    if any(bounded.result.shape[axis] != bounded.types[index].shape[dim] for index, dim in bounded.axes.items()):
         return None
     for index, kind in enumerate(bounded.types):
-        own = axis - (rank - len(kind.shape))
-        if index not in bounded.axes and own >= 0 and kind.shape[own] != 1:
+        dim = axis - (rank - len(kind.shape))
+        if index not in bounded.axes and dim >= 0 and kind.shape[dim] != 1:
             return None
     return axis if not axes else None

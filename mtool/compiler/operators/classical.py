@@ -221,11 +221,11 @@ def _label_encoder(write: ClassicalNode) -> None:
     x, output = write.inputs[0], write.outputs[0]
     keys = keys.astype(write.dtype(x))
     _, first = np.unique(keys, return_index=True)  # the first of equal keys counts
-    kept = np.sort(first)
+    order = np.sort(first)
     state = write.state
     state.types[output] = TensorType(DType.of(values.dtype), write.kind(x).shape)
-    tables = [write.constant(keys[kept], keys.dtype)]
-    tables.append(write.constant([*values[kept], default], values.dtype))
+    tables = [write.constant(keys[order], keys.dtype)]
+    tables.append(write.constant([*values[order], default], values.dtype))
     state.emit("LabelEncoder", write.origin, [x, *tables], [output])
 
 
@@ -263,12 +263,12 @@ def _feature_vectorizer(write: ClassicalNode) -> None:
             value = write("Unsqueeze", value, [1])
         elif len(shape) != 2:
             raise Unsupported(f"an input has {plural.count(len(shape), 'dimension')}; expected 1 or 2")
-        found = write.kind(value).shape[1]
-        width = widths[index] if index < len(widths) else found
-        if width < found:
+        columns = write.kind(value).shape[1]
+        width = widths[index] if index < len(widths) else columns
+        if width < columns:
             value = write("Slice", value, [0], [width], [1])
-        elif width > found:
-            value = write("Pad", value, [0, 0, 0, width - found])
+        elif width > columns:
+            value = write("Pad", value, [0, 0, 0, width - columns])
         parts.append(value)
     write.give(write("Concat", *parts, axis=1))
 
@@ -297,9 +297,9 @@ def _look_up(ctx: Lowering, node: Node) -> None:
         both = call("and", *(call("isnan", side, dtype=DType.BOOL) for side in (element, key)))
         equal = call("or", equal, both)
     index = choose(equal, axis(rank), number(count))
-    found = Expr("reduce", DType.INT32, (index,), Reduction("minimum", ((rank, count),)))
+    first_match = Expr("reduce", DType.INT32, (index,), Reduction("minimum", ((rank, count),)))
     at = ctx.value(f"{node.outputs[0]}.place", DType.INT32, kind.shape)
-    ctx.loop(node, found, [x, keys], at)
+    ctx.loop(node, first_match, [x, keys], at)
     chosen = load(1, ctx.types[values].dtype, (load(0, DType.INT32, identity(rank)),))
     ctx.loop(node, chosen, [at, values])
 
@@ -404,17 +404,17 @@ def _decisions(
 
 def _decision(write: ClassicalNode, kernel: str, weights: Array, rho: list[float]) -> str:
     """Return the weighted sums of the kernels, [examples, sums], whose terms nearly cancel."""
-    made = write.value("decisions", TensorType(DType.FLOAT32, (write.kind(kernel).shape[0], len(weights))))
-    return write.canonical("CarefulProduct", [kernel, write.constant(weights), write.constant(rho)], made)
+    decisions = write.value("decisions", TensorType(DType.FLOAT32, (write.kind(kernel).shape[0], len(weights))))
+    return write.canonical("CarefulProduct", [kernel, write.constant(weights), write.constant(rho)], decisions)
 
 
 def _probabilities(write: ClassicalNode, decisions: str, a: list[float], b: list[float], classes: int) -> str:
     """Return the probability of each class from Platt's sigmoids of the pairs."""
     line = write("Add", write("Mul", decisions, write.constant(a)), write.constant(b))
-    each = write("Min", write("Max", write("Sigmoid", write("Neg", line)), 1e-7), 1 - 1e-7)
-    assert math.comb(classes, 2) == write.kind(each).shape[1]
-    made = write.value("probabilities", TensorType(DType.FLOAT32, (write.kind(each).shape[0], classes)))
-    return write.canonical("PairwiseCoupling", [each], made)
+    pairwise = write("Min", write("Max", write("Sigmoid", write("Neg", line)), 1e-7), 1 - 1e-7)
+    assert math.comb(classes, 2) == write.kind(pairwise).shape[1]
+    probabilities = write.value("probabilities", TensorType(DType.FLOAT32, (write.kind(pairwise).shape[0], classes)))
+    return write.canonical("PairwiseCoupling", [pairwise], probabilities)
 
 
 def _pairwise_values(ctx: Lowering, node: Node) -> dict[str, Any]:
@@ -501,15 +501,15 @@ class Forest:
             if name in seen:
                 raise Unsupported(f"node {name} of a tree has two parents")
             seen.add(name)
-            found = at(name)
-            if isinstance(found, list):
+            node = at(name)
+            if isinstance(node, list):
                 number = -1 - len(self.leaves)
-                self.leaves.append(found)
+                self.leaves.append(node)
             else:
                 number = len(self.feature)
-                numbers = self._add(found)
-                open_nodes.append((found.no, [(self.no, numbers[-1])]))
-                open_nodes.append((found.yes, [(self.yes, index) for index in numbers]))
+                numbers = self._add(node)
+                open_nodes.append((node.no, [(self.no, numbers[-1])]))
+                open_nodes.append((node.yes, [(self.yes, index) for index in numbers]))
             for children, index in readers:
                 children[index] = number
 

@@ -85,17 +85,17 @@ def _sum(ctx: Lowering, node: Node, total: Expr, inputs: list[str], bias: str, o
 
 def _centred(ctx: Lowering, zero_points: Sequence[str], x: Expr, w: Expr, inputs: list[str]) -> tuple[Expr, Expr]:
     """Subtract the zero points: a scalar for x, a scalar or one per output channel for w."""
-    made = []
+    result = []
     for value, point in zip((x, w), zero_points, strict=True):
         if not point:
-            made.append(value)
+            result.append(value)
             continue
         inputs.append(point)
         kind = ctx.types[point]
         index = tuple(number(0) if kind.count == 1 else axis(1) for _ in kind.shape)
         zero = call("cast", load(len(inputs) - 1, kind.dtype, index), dtype=DType.INT32)
-        made.append(call("sub", value, zero, value="index"))
-    return made[0], made[1]
+        result.append(call("sub", value, zero, value="index"))
+    return result[0], result[1]
 
 
 def _conv_integer(ctx: Lowering, node: Node) -> None:
@@ -203,12 +203,12 @@ def _conv(ctx: Lowering, node: Node) -> None:
     if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
         conv_by_loops(ctx, node, x, w, b, node.outputs[0])
         return
-    found = operands_of(ctx, x, w, b, ctx.types[w].shape[0], 0)
-    assert found.data is not None and found.bias is not None
-    data = found.data[:, :, None, :] if found.data.ndim == 3 else found.data  # one spatial dimension: a height of 1
+    operands = operands_of(ctx, x, w, b, ctx.types[w].shape[0], 0)
+    assert operands.data is not None and operands.bias is not None
+    data = operands.data[:, :, None, :] if operands.data.ndim == 3 else operands.data  # 1-D: a height of 1
     filters = np.ascontiguousarray(data.transpose(0, 2, 3, 1))
-    sums, inputs = epilogue_of(ctx, node, filters, found.bias, found.integer, found.w_scale, axis_number=3)
-    append_conv2d(ctx, node, [found.source, *inputs], DType.FLOAT32, sums)
+    sums, inputs = epilogue_of(ctx, node, filters, operands.bias, operands.integer, operands.w_scale, axis_number=3)
+    append_conv2d(ctx, node, [operands.source, *inputs], DType.FLOAT32, sums)
 
 
 def _fits_filters(node: OnnxNode) -> bool:
@@ -328,8 +328,7 @@ class Phases:
         filled = np.zeros((channels, outputs, taps_h * stride_h, taps_w * stride_w), weights.dtype)
         filled[:, :, : self.kernel[0], : self.kernel[1]] = weights
         split = filled.reshape(channels, outputs, taps_h, stride_h, taps_w, stride_w)[:, :, ::-1, :, ::-1]
-        made = split.transpose(3, 5, 1, 2, 4, 0).reshape(-1, taps_h, taps_w, channels)
-        return np.ascontiguousarray(made)
+        return np.ascontiguousarray(split.transpose(3, 5, 1, 2, 4, 0).reshape(-1, taps_h, taps_w, channels))
 
 
 def _conv_transpose(ctx: Lowering, node: Node) -> None:
@@ -348,9 +347,9 @@ def _conv_transpose(ctx: Lowering, node: Node) -> None:
         transposed_by_loops(ctx, node)
         return
     bias = float_bias(ctx, b, result.shape[1])
-    found = weights[0] if is_integer and weights else constant_value(ctx, w)
-    assert found is not None and bias is not None
-    filters = phases.filters(found.reshape(*found.shape[:2], *phases.kernel))
+    data = weights[0] if is_integer and weights else constant_value(ctx, w)
+    assert data is not None and bias is not None
+    filters = phases.filters(data.reshape(*data.shape[:2], *phases.kernel))
     count = math.prod(phases.stride)
     sums, inputs = epilogue_of(
         ctx, node, filters, np.tile(bias, count), integer if is_integer else None,
@@ -359,18 +358,18 @@ def _conv_transpose(ctx: Lowering, node: Node) -> None:
     source = integer.value if is_integer and integer else x
     four = ctx.view(node, source, (*kind.shape[:2], *phases.size)) if len(kind.shape) == 3 else source
     nhwc = ctx.transpose(node, four, NHWC_OF_NCHW)
-    made = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.quotients, filters.shape[0]))
+    grid = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.quotients, filters.shape[0]))
     macs = math.prod((*kind.shape, result.shape[1], *phases.kernel))
     conv2d = Conv2d(kernel=phases.taps, pads=phases.pads, **vars(replace(sums, macs=macs)))
-    ctx.node("conv2d", [nhwc, *inputs], [made], conv2d, like=node)
-    _interleave(ctx, node, phases, made)
+    ctx.node("conv2d", [nhwc, *inputs], [grid], conv2d, like=node)
+    _interleave(ctx, node, phases, grid)
 
 
-def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
+def _interleave(ctx: Lowering, node: Node, phases: Phases, grid: str) -> None:
     """Turn [N, QH, QW, SH * SW * O] into the output [N, O, OH, OW], without its padding."""
     output, result = node.outputs[0], ctx.types[node.outputs[0]].shape
     (quotients_h, quotients_w), (stride_h, stride_w) = phases.quotients, phases.stride
-    apart = ctx.view(node, made, (result[0], quotients_h, quotients_w, stride_h, stride_w, result[1]))
+    apart = ctx.view(node, grid, (result[0], quotients_h, quotients_w, stride_h, stride_w, result[1]))
     turned = ctx.transpose(node, apart, (0, 1, 3, 2, 4, 5))
     image = ctx.view(node, turned, (result[0], quotients_h * stride_h, quotients_w * stride_w, result[1]))
     image = ctx.transpose(node, image, NCHW_OF_NHWC)

@@ -85,9 +85,9 @@ def _trilu(ctx: Lowering, node: Node) -> None:
         fill = load(1, fill.dtype, ()) if fill.op == "load" else fill
         k = call("cast", fill, dtype=DType.INT32) if fill.op == "load" else int(fill.value)
     ahead = axis(rank - 1) - axis(rank - 2)
-    kept = compare("greater_equal" if Trilu.of(node).upper else "less_equal", ahead, k)
+    is_kept = compare("greater_equal" if Trilu.of(node).upper else "less_equal", ahead, k)
     element = load(0, kind.dtype, tuple(axis(n) for n in range(rank)))
-    ctx.loop(node, choose(kept, element, const(0, kind.dtype)), inputs)
+    ctx.loop(node, choose(is_kept, element, const(0, kind.dtype)), inputs)
 
 
 def _constant_of_shape(node: OnnxNode) -> None:
@@ -97,7 +97,7 @@ def _constant_of_shape(node: OnnxNode) -> None:
 
 def _check_range(values: Sequence[Array]) -> None:
     """Refuse a step of 0 and infinite numbers: onnx's inference gives such a Range no elements."""
-    numbers = [float(each) for value in values for each in value.reshape(-1)]
+    numbers = [float(n) for value in values for n in value.reshape(-1)]
     if not all(map(math.isfinite, numbers)) or (numbers and numbers[-1] == 0):
         raise Unsupported(f"its start, limit and step, {numbers}, make an infinite range")
 

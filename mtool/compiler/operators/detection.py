@@ -33,8 +33,8 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
         "batches": batches, "classes": classes, "count": count, "rows": rows, "operands": tuple(inputs),
         "center": NonMaxSuppression.of(node).center_point_box,
     }  # fmt: skip
-    (output,), found = counted(node)
-    outputs = {"output": output, **found}
+    (output,), count_output = counted(node)
+    outputs = {"output": output, **count_output}
     template_node(ctx, node, "non_max_suppression", inputs, outputs, values, scratch=count, scratch_type="uint8_t")
 
 
@@ -189,11 +189,11 @@ def _lower(ctx: Lowering, node: Node) -> None:
     }  # fmt: skip
     inputs = ("heatmaps", "short_offsets", "mid_offsets", "long_offsets")[: len(kinds)]
     outputs = ("pose_keypoints", "keypoint_scores", "pose_scores", "poses", "masks")[: len(node.outputs)]
-    found = attrs.max_detections * (3 * KEYPOINTS + 3) * 4
+    pose_bytes = attrs.max_detections * (3 * KEYPOINTS + 3) * 4
     template_node(
         ctx, node, "posenet_decoder", dict(zip(inputs, node.inputs, strict=True)),
         dict(zip(outputs, node.outputs, strict=True)), values,
-        scratch=found + -(-candidates * index.size // 4) * 4, scratch_type="float", math=True,
+        scratch=pose_bytes + -(-candidates * index.size // 4) * 4, scratch_type="float", math=True,
     )  # fmt: skip
 
 

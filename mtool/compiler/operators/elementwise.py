@@ -236,12 +236,12 @@ def _elementwise(build: Callable[..., Expr], attributes: type[Attributes] | None
 
 def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
     """Return all inputs combined from the left, and the operands; beyond `MOST`, loops combine the first ones."""
-    kind, left = ctx.types[node.outputs[0]], list(node.inputs)
-    while len(left) > MOST:
+    kind, values = ctx.types[node.outputs[0]], list(node.inputs)
+    while len(values) > MOST:
         part = ctx.value(f"{node.outputs[0]}.part", kind.dtype, kind.shape)
-        ctx.loop(node, functools.reduce(build, ctx.operands(left[:MOST], kind.shape)), left[:MOST], part)
-        left = [part, *left[MOST:]]
-    return functools.reduce(build, ctx.operands(left, kind.shape)), left
+        ctx.loop(node, functools.reduce(build, ctx.operands(values[:MOST], kind.shape)), values[:MOST], part)
+        values = [part, *values[MOST:]]
+    return functools.reduce(build, ctx.operands(values, kind.shape)), values
 
 
 def _variadic(build: Build) -> Lower:
@@ -420,7 +420,7 @@ def _expand_cases(draw: Draw, op: Operator) -> Case:
 
 def _other(draw: Draw, value: Value) -> str:
     """Another value of the same type and shape, or a constant that is broadcast."""
-    same = [one.name for one in draw.values.values() if (one.dtype, one.shape) == (value.dtype, value.shape)]
+    same = [v.name for v in draw.values.values() if (v.dtype, v.shape) == (value.dtype, value.shape)]
     return draw.rng.choice(same) if draw.rng.random() < 0.6 else draw.like(value, draw.spread(value))
 
 

@@ -87,11 +87,11 @@ def epilogue_of(
     else:
         inputs.append(ctx.constant(f"{node.name}/scale", scale))
         factor = load(3, DType.FLOAT32, (axis(axis_number),))
-    made = call("mul", real, factor)
+    expr = call("mul", real, factor)
     if apart:
         inputs.append(ctx.constant(f"{node.name}/float_bias", np.where(whole, 0, bias).astype(np.float32)))
-        made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
-    return WeightedSum(expr=made, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits)), inputs
+        expr = call("add", expr, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
+    return WeightedSum(expr=expr, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits)), inputs
 
 
 def _of_floats_and_integers(
@@ -100,16 +100,16 @@ def _of_floats_and_integers(
     """Return the same for float inputs and int8 weights: acc is a float, the real value acc * w_scale + bias."""
     inputs = [weights, ctx.constant(f"{node.name}/bias", np.zeros(w_scale.size, np.float32))]
 
-    def each(data: Array, name: str) -> Expr:
+    def parameter(data: Array, name: str) -> Expr:
         if _is_uniform(data):
             return const(data[0].item(), DType.FLOAT32)
         inputs.append(ctx.constant(f"{node.name}/{name}", data.astype(np.float32)))
         return load(len(inputs), DType.FLOAT32, (axis(axis_number),))
 
-    made = call("mul", acc(DType.FLOAT32), each(w_scale, "scale"))
+    expr = call("mul", acc(DType.FLOAT32), parameter(w_scale, "scale"))
     if bias is not None and bias.any():
-        made = call("add", made, each(bias.astype(np.float32), "float_bias"))
-    return WeightedSum(expr=made), inputs
+        expr = call("add", expr, parameter(bias.astype(np.float32), "float_bias"))
+    return WeightedSum(expr=expr), inputs
 
 
 def _in_steps(bias: Array, x_scale: Array, w_scale: Array) -> Array:
@@ -120,8 +120,8 @@ def _in_steps(bias: Array, x_scale: Array, w_scale: Array) -> Array:
     """
     exact: Array = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
     product = (x_scale * w_scale).astype(np.float32).astype(np.float64)
-    own = np.divide(bias, product, out=exact.copy(), where=product > 0)  # the product of tiny scales is 0
-    return np.where(np.abs(own - np.rint(own)) <= INTEGER, own, exact)
+    integers = np.divide(bias, product, out=exact.copy(), where=product > 0)  # the product of tiny scales is 0
+    return np.where(np.abs(integers - np.rint(integers)) <= INTEGER, integers, exact)
 
 
 def _is_uniform(data: Array) -> bool:
@@ -166,33 +166,33 @@ def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:
 
 def is_constant(ctx: Lowering, value: str) -> bool:
     """Whether a float value is a constant or a dequantized constant."""
-    found = ctx.dequantized.get(value)
-    return value in ctx.constants or (found is not None and found.value in ctx.constants)
+    stored = ctx.dequantized.get(value)
+    return value in ctx.constants or (stored is not None and stored.value in ctx.constants)
 
 
 def constant_value(ctx: Lowering, value: str) -> Array | None:
     """Return a constant float value, dequantized if it is stored as integers."""
     if value in ctx.constants:
         return ctx.constants[value]
-    found = ctx.dequantized.get(value)
-    if found is None or found.value not in ctx.constants:
+    stored = ctx.dequantized.get(value)
+    if stored is None or stored.value not in ctx.constants:
         return None
-    return real_numbers(ctx.constants[found.value], found.scale, found.zero_point, found.axis, found.block)
+    return real_numbers(ctx.constants[stored.value], stored.scale, stored.zero_point, stored.axis, stored.block)
 
 
 def real_numbers(data: Array, scale: Array, zero_point: Array, axis: int | None, block: int = 0) -> Array:
     """Dequantize integers to float32; several scales and zero points lie along an axis, one for each `block`."""
     flat = data.reshape(data.shape or 1)
     if block:
-        each = np.arange(data.shape[axis or 0]) // block
-        scales, points = (part.take(each, axis) for part in (scale, zero_point))
+        blocks = np.arange(data.shape[axis or 0]) // block
+        scales, points = (part.take(blocks, axis) for part in (scale, zero_point))
     else:
         view = [-1 if dim == axis and scale.size > 1 else 1 for dim in range(flat.ndim)]
-        scales, points = (np.broadcast_to(each.reshape(view), flat.shape) for each in (scale, zero_point))
-    made = np.empty(flat.shape, np.float32)
+        scales, points = (np.broadcast_to(part.reshape(view), flat.shape) for part in (scale, zero_point))
+    result = np.empty(flat.shape, np.float32)
     for rows in row_blocks(flat):
-        made[rows] = (flat[rows].astype(np.int64) - points[rows]) * scales[rows]
-    return made.reshape(data.shape)
+        result[rows] = (flat[rows].astype(np.int64) - points[rows]) * scales[rows]
+    return result.reshape(data.shape)
 
 
 def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array, Array] | None:
@@ -200,16 +200,16 @@ def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array
 
     None: the weights are not quantized, not along `channel_axis`, or overflow int16 without their zero point.
     """
-    found = ctx.dequantized.get(value)
-    if found is None or found.value not in ctx.constants or found.axis not in (None, channel_axis) or found.block:
+    stored = ctx.dequantized.get(value)
+    if stored is None or stored.value not in ctx.constants or stored.axis not in (None, channel_axis) or stored.block:
         return None
-    data = ctx.constants[found.value]
+    data = ctx.constants[stored.value]
     if data.dtype.itemsize > 2:
         return None
     view = [1] * data.ndim
     view[channel_axis] = -1
-    points = np.broadcast_to(found.zero_point.astype(np.int32), (data.shape[channel_axis],)).reshape(view)
-    scale = np.broadcast_to(found.scale, (data.shape[channel_axis],)).astype(np.float32)
+    points = np.broadcast_to(stored.zero_point.astype(np.int32), (data.shape[channel_axis],)).reshape(view)
+    scale = np.broadcast_to(stored.scale, (data.shape[channel_axis],)).astype(np.float32)
     if data.dtype == np.int8 and not points.any():
         return data, scale
     others = tuple(n for n in range(data.ndim) if n != channel_axis)
@@ -228,11 +228,11 @@ def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:
         return np.zeros(channels, np.float64)
     if value in ctx.constants:
         return ctx.constants[value].astype(np.float64).reshape(-1)
-    found = ctx.dequantized.get(value)
-    if found is None or found.value not in ctx.constants or found.block:
+    stored = ctx.dequantized.get(value)
+    if stored is None or stored.value not in ctx.constants or stored.block:
         return None
-    integers = ctx.constants[found.value].astype(np.float64).reshape(-1)
-    return (integers - found.zero_point) * found.scale.astype(np.float64)
+    integers = ctx.constants[stored.value].astype(np.float64).reshape(-1)
+    return (integers - stored.zero_point) * stored.scale.astype(np.float64)
 
 
 @frozen
@@ -275,13 +275,13 @@ def append_conv2d(ctx: Lowering, node: Node, inputs: Sequence[str], dtype: DType
         batch, channels, width = ctx.types[source].shape
         source = ctx.view(node, source, (batch, channels, 1, width))
     nhwc = ctx.transpose(node, source, NHWC_OF_NCHW)
-    made = ctx.value(f"{node.outputs[0]}.nhwc", dtype, (result[0], *pair(result[2:], 1), result[1]))
+    output = ctx.value(f"{node.outputs[0]}.nhwc", dtype, (result[0], *pair(result[2:], 1), result[1]))
     conv2d = Conv2d(
         kernel=pair(attrs.kernel, 1), strides=pair(attrs.strides, 1), dilations=pair(attrs.dilations, 1),
         pads=four_pads(attrs.pads), group=attrs.group, **vars(sums),
     )  # fmt: skip
-    ctx.node("conv2d", [nhwc, *constants], [made], conv2d, like=node)
-    back = ctx.transpose(node, made, NCHW_OF_NHWC, node.outputs[0] if attrs.rank == 2 else "")
+    ctx.node("conv2d", [nhwc, *constants], [output], conv2d, like=node)
+    back = ctx.transpose(node, output, NCHW_OF_NHWC, node.outputs[0] if attrs.rank == 2 else "")
     if attrs.rank == 1:
         ctx.view(node, back, result, node.outputs[0])
 
@@ -301,10 +301,10 @@ def integer_dense(ctx: Lowering, node: Node) -> bool:
     if inputs is None or not rows or not depth:
         return False
     source = ctx.view(node, centred(ctx, node, 0, DType.INT16), (rows, depth))
-    made = ctx.value(f"{node.outputs[0]}.rows", DType.INT32, (rows, weights.shape[1]))
+    output = ctx.value(f"{node.outputs[0]}.rows", DType.INT32, (rows, weights.shape[1]))
     bound = FARTHEST * int(row_sums(ctx.constants[inputs[0]]).magnitude.max(initial=0))
-    ctx.node("dense", [source, *inputs], [made], Dense(expr=acc(DType.INT32), acc_bound=bound), like=node)
-    ctx.view(node, made, ctx.types[node.outputs[0]].shape, node.outputs[0])
+    ctx.node("dense", [source, *inputs], [output], Dense(expr=acc(DType.INT32), acc_bound=bound), like=node)
+    ctx.view(node, output, ctx.types[node.outputs[0]].shape, node.outputs[0])
     return True
 
 
@@ -366,5 +366,5 @@ def centred(ctx: Lowering, node: Node, operand: int, dtype: DType) -> str:
             index = broadcast_index(point.shape, kind.shape)
         zero = call("cast", load(1, point.dtype, index), dtype=DType.INT32)
         element = call("sub", element, zero, value="index")
-    made = ctx.value(f"{value}.centred", dtype, kind.shape)
-    return ctx.loop(node, call("cast", element, dtype=dtype), inputs, made)
+    result = ctx.value(f"{value}.centred", dtype, kind.shape)
+    return ctx.loop(node, call("cast", element, dtype=dtype), inputs, result)

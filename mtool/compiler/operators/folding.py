@@ -16,11 +16,11 @@ PYTHON = 1000  # elements that NumPy computes in the time of one element in Pyth
 
 @frozen
 class Folded:
-    """A node whose inputs are the constants `values`; made: the number of elements of its outputs, or a limit."""
+    """A node whose inputs are the constants `values`; elements: the number of elements of its outputs, or a limit."""
 
     attrs: Mapping[str, Any]
     values: Sequence[Array]
-    made: int
+    elements: int
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -30,7 +30,7 @@ class Folded:
     @property
     def every(self) -> int:
         """The number of elements of its inputs and outputs."""
-        return sum(value.size for value in self.values) + self.made
+        return sum(value.size for value in self.values) + self.elements
 
 
 def _vectorized(node: Folded) -> int:
@@ -42,11 +42,11 @@ def _by_element(node: Folded) -> int:
 
 
 def _product(node: Folded) -> int:
-    return node.every + node.made * max(node.shapes[0], default=1)
+    return node.every + node.elements * max(node.shapes[0], default=1)
 
 
 def _convolution(node: Folded) -> int:
-    return 16 * node.every + node.made * math.prod(node.shapes[1][1:])
+    return 16 * node.every + node.elements * math.prod(node.shapes[1][1:])
 
 
 def _windows(node: Folded) -> int:

@@ -64,8 +64,8 @@ def _transform(ctx: Lowering, node: Node) -> None:
     def part(number: int) -> Expr:
         index = [axis(d) for d in range(rank)]
         index[dim], index[-1] = n, const(number, DType.INT32)
-        which = const(0, DType.INT32) if result.shape[-1] == 1 else axis(rank - 1)
-        return call("mul", load(0, kind.dtype, tuple(index)), load(1 + number, dtype, (which, turn)))
+        component = const(0, DType.INT32) if result.shape[-1] == 1 else axis(rank - 1)
+        return call("mul", load(0, kind.dtype, tuple(index)), load(1 + number, dtype, (component, turn)))
 
     body = part(0) if kind.shape[-1] == 1 else call("add", part(0), part(1))
     if real_again:  # the other half of the spectrum is the conjugate: twice the real part, except at the ends

@@ -48,10 +48,10 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     if _by_groups(ctx, node, x, w, transposed, bias, output):
         return True
     channels = ctx.types[w].shape[0 if transposed else 1]
-    found = operands_of(ctx, x, w, bias, channels, 0 if transposed else 1)
-    if found.data is None or found.bias is None:
+    operands = operands_of(ctx, x, w, bias, channels, 0 if transposed else 1)
+    if operands.data is None or operands.bias is None:
         return False
-    _append(ctx, node, replace(found, data=found.data if transposed else found.data.T), output)
+    _append(ctx, node, replace(operands, data=operands.data if transposed else operands.data.T), output)
     return True
 
 
@@ -79,9 +79,9 @@ def _append(ctx: Lowering, node: Node, operands: Operands, output: str, shift: S
     if kind.shape == (flat[0], channels):
         ctx.node("dense", [source, *inputs], [output], attrs, like=node)
     else:
-        made = ctx.value(f"{output}.flat", DType.FLOAT32, (flat[0], channels))
-        ctx.node("dense", [source, *inputs], [made], attrs, like=node)
-        ctx.view(node, made, kind.shape, output)
+        flat_output = ctx.value(f"{output}.flat", DType.FLOAT32, (flat[0], channels))
+        ctx.node("dense", [source, *inputs], [flat_output], attrs, like=node)
+        ctx.view(node, flat_output, kind.shape, output)
 
 
 # Weights with a scale per group of inputs.
@@ -95,14 +95,14 @@ LEAST_GROUP, MOST_GROUPS = 8, 128  # inputs of a group, and groups of a layer, t
 def _by_groups(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
     """Append a layer for each group of inputs whose weights share scales, if the weights have such groups."""
     depth_axis, integer = 1 if transposed else 0, ctx.integers(x, wide=True)
-    found, channels = ctx.dequantized.get(w), ctx.types[w].shape[1 - depth_axis]
+    stored, channels = ctx.dequantized.get(w), ctx.types[w].shape[1 - depth_axis]
     addend = float_bias(ctx, bias, channels)
-    if found is None or not found.block or found.axis != depth_axis or addend is None:
+    if stored is None or not stored.block or stored.axis != depth_axis or addend is None:
         return False
     weights, scales, points = (
-        part if transposed else part.T for part in (ctx.constants[found.value], found.scale, found.zero_point)
+        part if transposed else part.T for part in (ctx.constants[stored.value], stored.scale, stored.zero_point)
     )
-    groups, block, depth = scales.shape[1], found.block, weights.shape[1]
+    groups, block, depth = scales.shape[1], stored.block, weights.shape[1]
     too_wide = weights.dtype.itemsize > 1 or (integer is None and ctx.float_weights)
     if too_wide or block < LEAST_GROUP or not 1 < groups <= MOST_GROUPS:
         return False
@@ -110,22 +110,22 @@ def _by_groups(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias
     source = x if integer is None else integer.value
     rows, total = ctx.types[source].count // depth, ""
     for group, part in enumerate(_groups_of_inputs(ctx, node, source, rows, depth, block)):
-        own, first = ctx.types[part].dtype, group * block
+        dtype, first = ctx.types[part].dtype, group * block
         shift = list[str]()
         if shifts[:, group].any():
-            wide = DType.FLOAT32 if own.is_float else DType.INT32
+            wide = DType.FLOAT32 if dtype.is_float else DType.INT32
             shift = [ctx.constant(f"{node.name}/shift", shifts[:, group].astype(wide.numpy))]
             shift.append(_sum_of_rows(ctx, node, part, 0 if integer is None else int(integer.zero_point[0])))
         addend = np.broadcast_to(addend, channels) if not group else np.zeros(channels)
         scaled = None if integer is None else replace(integer, value=part)
         operands = Operands(part, data[:, first : first + block], scaled, scales[:, group], addend)
-        made = ctx.value(f"{output}.group", DType.FLOAT32, (rows, channels))
-        _append(ctx, node, operands, made, shift)
+        result = ctx.value(f"{output}.group", DType.FLOAT32, (rows, channels))
+        _append(ctx, node, operands, result, shift)
         if total:
-            pair = [made, total]
-            made = ctx.value(f"{output}.sum", DType.FLOAT32, (rows, channels))
-            ctx.loop(node, call("add", *ctx.operands(pair, (rows, channels))), pair, made)
-        total = made
+            pair = [result, total]
+            result = ctx.value(f"{output}.sum", DType.FLOAT32, (rows, channels))
+            ctx.loop(node, call("add", *ctx.operands(pair, (rows, channels))), pair, result)
+        total = result
     ctx.view(node, total, ctx.types[output].shape, output)
     return True
 
@@ -179,8 +179,8 @@ def _shifted(epilogue: Expr, number: int) -> Expr:
     def less(part: Expr) -> Expr:
         if part.op != "acc":
             return part
-        each = [load(number, part.dtype, (axis(1),)), load(number + 1, part.dtype, (axis(0), const(0, DType.INT32)))]
-        return call("sub", part, call("mul", *each))
+        factors = [load(number, part.dtype, (axis(1),)), load(number + 1, part.dtype, (axis(0), const(0, DType.INT32)))]
+        return call("sub", part, call("mul", *factors))
 
     return epilogue.rewrite(less)
 
@@ -203,10 +203,10 @@ def _rows_as_pixels(
     inputs = [ctx.constant(f"{node.name}/weights", weights), *inputs[1:]]
     moved = sums.epilogue.with_axes({0: axis(1), 1: axis(3)})
     image = ctx.view(node, source, (1, rows, 1, depth))
-    made = ctx.value(f"{output}.pixels", DType.FLOAT32, (1, rows, 1, channels))
+    pixels = ctx.value(f"{output}.pixels", DType.FLOAT32, (1, rows, 1, channels))
     attrs = Conv2d(kernel=(1, 1), **vars(replace(sums, expr=moved)))
-    ctx.node("conv2d", [image, *inputs], [made], attrs, like=node)
-    ctx.view(node, made, (), output)
+    ctx.node("conv2d", [image, *inputs], [pixels], attrs, like=node)
+    ctx.view(node, pixels, (), output)
 
 
 def _matmul(ctx: Lowering, node: Node) -> None:
@@ -312,10 +312,10 @@ def _fits_points(node: OnnxNode) -> bool:
 
 
 def _carry_matmul(bounded: Bounded) -> int | None:
-    own, operand = len(bounded.types[bounded.operand].shape), bounded.operand
-    if not bounded.single or own < 2 or bounded.axis == (own - 1 if operand == 0 else own - 2):
+    rank, operand = len(bounded.types[bounded.operand].shape), bounded.operand
+    if not bounded.single or rank < 2 or bounded.axis == (rank - 1 if operand == 0 else rank - 2):
         return None
-    return bounded.axis + len(bounded.result.shape) - own
+    return bounded.axis + len(bounded.result.shape) - rank
 
 
 def _carry_gemm(bounded: Bounded) -> int | None:
@@ -332,8 +332,8 @@ def _fused_gemm(write: OnnxNode) -> None:
     parameters = {
         key: write.attrs[keys[key]] for key in FUSED_ACTIVATIONS.get(name, ()) if keys.get(key) in write.attrs
     }
-    kept = {key: value for key, value in write.attrs.items() if not key.startswith("activation")}
-    write.give(activated(write, write("Gemm", *filter(None, write.inputs), **kept), name, parameters))
+    attrs = {key: value for key, value in write.attrs.items() if not key.startswith("activation")}
+    write.give(activated(write, write("Gemm", *filter(None, write.inputs), **attrs), name, parameters))
 
 
 def _fused_matmul(write: OnnxNode) -> None:
@@ -394,8 +394,8 @@ def _n_bits(write: OnnxNode) -> None:
     if size < 16 or size & (size - 1):
         raise Unsupported(f"its block_size is {size}; expected a power of two from 16 on")
     write.refuse(weight_scale_2=write.input(6))
-    blocks, each = -(-columns // size), np.arange(columns) // size
-    groups = _sized(write, 4, "g_idx", columns) if write.input(4) else each  # the block of each input
+    blocks, blocks_in_order = -(-columns // size), np.arange(columns) // size
+    groups = _sized(write, 4, "g_idx", columns) if write.input(4) else blocks_in_order  # the block of each input
     if groups.size and not 0 <= groups.min() <= groups.max() < blocks:
         raise Unsupported(f"its g_idx is outside of its {blocks:,} blocks")
     order = groups.argsort(kind="stable")
@@ -412,8 +412,8 @@ def _n_bits(write: OnnxNode) -> None:
         else:
             points = _sized(write, 3, "zero_points", rows * blocks).reshape(rows, blocks)
     x, dtype = write.input(0), write.dtype(write.input(0))
-    if points.dtype == np.uint8 and dtype == np.float32 and np.array_equal(groups[order], each):
-        if not np.array_equal(groups, each):
+    if points.dtype == np.uint8 and dtype == np.float32 and np.array_equal(groups[order], blocks_in_order):
+        if not np.array_equal(groups, blocks_in_order):
             x = write("Gather", x, order, axis=-1)
         parts = (np.ascontiguousarray(part.T) for part in (codes[:, order], scales.astype(np.float32), points))
         weights = write("DequantizeLinear", *parts, axis=0, block_size=size)
@@ -426,10 +426,10 @@ def _n_bits(write: OnnxNode) -> None:
 
 def _sized(write: OnnxNode, index: int, role: str, count: int) -> Array:
     """Return a constant input that has to have a number of elements."""
-    found = write.state.value_of(write.input(index), role)
-    if found.size != count:
-        raise Unsupported(f"its {role} has {found.size:,} elements; expected {count:,}")
-    return found
+    data = write.state.value_of(write.input(index), role)
+    if data.size != count:
+        raise Unsupported(f"its {role} has {data.size:,} elements; expected {count:,}")
+    return data
 
 
 def _qlinear_matmul(parts: QLinear) -> None:
@@ -484,7 +484,7 @@ def _matmul_cases(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick(rank=draw.rng.choice((1, 2, 2, 3, 3, 4)))
     *outer, rows, depth = (1, *value.shape)[-value.rank - (value.rank == 1) :]
     spread, roll = max(1, depth) ** -0.5, rng.random()
-    fitting = [one.name for one in draw.values.values() if one.dtype == np.float32 and one.shape[-2:-1] == (depth,)]
+    fitting = [v.name for v in draw.values.values() if v.dtype == np.float32 and v.shape[-2:-1] == (depth,)]
     if roll < 0.2 and fitting:
         return Case([value.name, rng.choice(fitting)])
     if roll < 0.4 and value.rank > 1:

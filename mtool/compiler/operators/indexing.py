@@ -98,10 +98,10 @@ def _tile(ctx: Lowering, node: Node) -> None:
 
 def _gather_elements(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.inputs[0]]
-    own = tuple(axis(dim) for dim in range(len(kind.shape)))
+    index = tuple(axis(dim) for dim in range(len(kind.shape)))
     dim = AlongAxis.of(node).axis
-    chosen, source = chosen_indices(ctx, node, kind.shape[dim], own)
-    ctx.loop(node, load(0, kind.dtype, (*own[:dim], chosen, *own[dim + 1 :])), [node.inputs[0], source])
+    chosen, source = chosen_indices(ctx, node, kind.shape[dim], index)
+    ctx.loop(node, load(0, kind.dtype, (*index[:dim], chosen, *index[dim + 1 :])), [node.inputs[0], source])
 
 
 def _gather_nd(ctx: Lowering, node: Node) -> None:
@@ -159,7 +159,7 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     past, update = node.inputs[:2]
     kind, dim = ctx.types[past], TensorScatter.of(node).axis
     size, length = kind.shape[dim], ctx.types[update].shape[dim]
-    own: list[Expr] = [axis(n) for n in range(len(kind.shape))]
+    index: list[Expr] = [axis(n) for n in range(len(kind.shape))]
     inputs = [name for name in node.inputs if name]
     start: Expr = number(0)
     if len(inputs) > 2:
@@ -167,13 +167,13 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     offset = axis(dim) - start
     if TensorScatter.of(node).mode == "circular":
         offset = (offset + size) % size
-    new = load(1, kind.dtype, tuple(offset if n == dim else a for n, a in enumerate(own)))
-    ctx.loop(node, guarded(inside(offset, length), new, load(0, kind.dtype, tuple(own))), inputs)
+    new = load(1, kind.dtype, tuple(offset if n == dim else a for n, a in enumerate(index)))
+    ctx.loop(node, guarded(inside(offset, length), new, load(0, kind.dtype, tuple(index))), inputs)
 
 
 def _tiles(node: OnnxNode) -> bool:
     return all(
-        (made == 0) if size == 0 else made % size == 0 for size, made in zip(node.ins[0], node.outs[0], strict=True)
+        (out == 0) if size == 0 else out % size == 0 for size, out in zip(node.ins[0], node.outs[0], strict=True)
     )
 
 
@@ -187,8 +187,8 @@ def by_element(node: OnnxNode) -> bool:
 
 def _check_batch(node: OnnxNode) -> None:
     if not 0 <= node.attrs.get("batch_dims", 0) < max(1, min(map(len, node.shapes), default=1)):
-        found = [list(shape) for shape in node.shapes]
-        raise Unsupported(f"its batch_dims {node.attrs['batch_dims']} do not fit its inputs {found}")
+        shapes = [list(shape) for shape in node.shapes]
+        raise Unsupported(f"its batch_dims {node.attrs['batch_dims']} do not fit its inputs {shapes}")
 
 
 def _fits_batch(node: OnnxNode) -> bool:
@@ -337,11 +337,11 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     for length, (begin, end) in enumerate(itertools.pairwise(starts), 1):
         for dim in range(begin, end, length):
             grams.append((length, dim, attrs.ngram_indexes[len(grams)]))
-    kept = [gram for gram in grams if attrs.min_gram_length <= gram[0] <= attrs.max_gram_length]
-    table = ctx.constant(f"{node.name}/grams", np.asarray(kept, np.int32).reshape(-1, 3))
+    used = [gram for gram in grams if attrs.min_gram_length <= gram[0] <= attrs.max_gram_length]
+    table = ctx.constant(f"{node.name}/grams", np.asarray(used, np.int32).reshape(-1, 3))
     pool = ctx.constant(f"{node.name}/pool", np.asarray(attrs.pool_int64s, np.int64))
     weights = np.asarray(attrs.weights or [1.0] * len(grams), np.float32)
-    order = [grams.index(gram) for gram in kept]
+    order = [grams.index(gram) for gram in used]
     weight = ctx.constant(f"{node.name}/weights", weights[order])
     width = x.shape[-1] if x.shape else 1
     inputs = {"input": node.inputs[0], "grams": table, "pool": pool} | (
@@ -349,7 +349,7 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     )
     values = {
         "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
-        "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(kept),
+        "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(used),
     }  # fmt: skip
     template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, values)
 

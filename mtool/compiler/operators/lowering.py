@@ -108,11 +108,11 @@ class Lowering(Rewriter):
 
     def integers(self, value: str, *, wide: bool = False) -> Dequantized | None:
         """Return the per-tensor int8 or uint8 integers (`wide`: int16 and uint16 too) behind a float value, if any."""
-        found = self.dequantized.get(value)
+        stored = self.dequantized.get(value)
         kinds = (*EIGHT_BITS, *SIXTEEN_BITS) if wide else EIGHT_BITS
-        if found is None or not found.per_tensor or self.types[found.value].dtype not in kinds:
+        if stored is None or not stored.per_tensor or self.types[stored.value].dtype not in kinds:
             return None
-        return found
+        return stored
 
     def operands(self, values: Iterable[str], shape: tuple[int, ...]) -> list[Expr]:
         """Return loads of values 0, 1, … broadcast to `shape`; scalar constants become numbers."""
@@ -179,14 +179,14 @@ def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attrib
     """
 
     def wrapped(ctx: Lowering, node: Node) -> None:
-        found = [ctx.integers(value, wide=True) for value in node.inputs]
-        first = found[0]
+        operands = [ctx.integers(value, wide=True) for value in node.inputs]
+        first = operands[0]
         same = first is not None and all(
             other is not None
             and other.scale == first.scale
             and other.zero_point == first.zero_point
             and ctx.types[other.value].dtype == ctx.types[first.value].dtype
-            for other in found
+            for other in operands
         )
         if first is None or not same:
             lower(ctx, node)
@@ -194,7 +194,7 @@ def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attrib
         output = node.outputs[0]
         kind = ctx.types[output]
         moved = ctx.value(f"{output}.q", ctx.types[first.value].dtype, kind.shape)
-        inputs = tuple(other.value for other in found if other is not None)
+        inputs = tuple(other.value for other in operands if other is not None)
         attrs = of_integers(node.attrs, int(np.reshape(first.zero_point, -1)[0]))
         lower(ctx, Node(node.op, node.name, inputs, (moved,), attrs, node.origins))
         if len(inputs) == 1 and inputs[0] in ctx.limits:
@@ -241,7 +241,7 @@ def template_node(
         wide: C names of inputs and outputs that are converted to float32 if they are 16-bit floats.
     """
     inputs = {name: widened(ctx, node, value) if name in wide else value for name, value in inputs.items()}
-    made = {name: wide_output(ctx, value) if name in wide else value for name, value in outputs.items()}
+    results = {name: wide_output(ctx, value) if name in wide else value for name, value in outputs.items()}
     ins, outs = [*inputs], [*outputs]
     over = tuple((ins.index(old), outs.index(new)) for new, old in (overwrites or {}).items())
     label = node.op.rpartition(".")[2].lower()  # without the domain
@@ -250,13 +250,13 @@ def template_node(
         scratch_type=scratch_type, math=math, macs=macs, headers=headers, overwrites=over,
         instructions=instructions,
     )  # fmt: skip
-    ctx.node("template", list(inputs.values()), list(made.values()), attrs, like=node)
-    narrowed(ctx, node, [(made[name], value) for name, value in outputs.items()])
+    ctx.node("template", list(inputs.values()), list(results.values()), attrs, like=node)
+    narrowed(ctx, node, [(results[name], value) for name, value in outputs.items()])
 
 
 def by_template(
     template: str, inputs: str, outputs: str, values: Callable[[Lowering, Node], Mapping[str, Any]],
-    scratch: Callable[[Lowering, Node], tuple[int, str]] = lambda ctx, node: (0, ""), each: float = 0, **options: Any,
+    scratch: Callable[[Lowering, Node], tuple[int, str]] = lambda ctx, node: (0, ""), cost: float = 0, **options: Any,
 ) -> Lower:  # fmt: skip
     """Return the lowering of an operator that is one kernel.
 
@@ -266,20 +266,19 @@ def by_template(
         outputs: the outputs' C names.
         values: returns the template's variables.
         scratch: returns the bytes of working memory and the C type of its elements.
-        each: about how many instructions an element of the first input takes; 0: unknown.
+        cost: about how many instructions an element of the first input takes; 0: unknown.
         options: of `template_node`.
     """
 
     def lower(ctx: Lowering, node: Node) -> None:
         ins, outs = (
-            {name: value for name, value in zip(names.split(), own, strict=False) if value}
-            for names, own in ((inputs, node.inputs), (outputs, node.outputs))
+            {name: value for name, value in zip(names.split(), tensors, strict=False) if value}
+            for names, tensors in ((inputs, node.inputs), (outputs, node.outputs))
         )
         size, kind = scratch(ctx, node)
-        cost = (("", each * ctx.types[node.inputs[0]].count),)
         template_node(
-            ctx, node, template, ins, outs, values(ctx, node), scratch=size, scratch_type=kind, instructions=cost,
-            **options,
+            ctx, node, template, ins, outs, values(ctx, node), scratch=size, scratch_type=kind,
+            instructions=(("", cost * ctx.types[node.inputs[0]].count),), **options,
         )  # fmt: skip
 
     return lower

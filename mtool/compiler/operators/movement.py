@@ -57,37 +57,37 @@ def _transpose(ctx: Lowering, node: Node) -> None:
     ctx.transpose(node, node.inputs[0], Permutation.of(node).perm, node.outputs[0])
 
 
-def _reshaped_constant(ctx: Lowering, node: Node, found: Dequantized) -> Dequantized | None:
-    before, after = ctx.types[found.value].shape, ctx.types[node.outputs[0]].shape
-    if found.block == before[-1] and found.axis == len(after) and after == (*before[:-2], prod(before[-2:])):
-        scale, point = (part.reshape(before[:-1]) for part in (found.scale, found.zero_point))  # groups of the last
-        found = replace(found, scale=scale, zero_point=point, axis=len(after) - 1)
+def _reshaped_constant(ctx: Lowering, node: Node, source: Dequantized) -> Dequantized | None:
+    before, after = ctx.types[source.value].shape, ctx.types[node.outputs[0]].shape
+    if source.block == before[-1] and source.axis == len(after) and after == (*before[:-2], prod(before[-2:])):
+        scale, point = (part.reshape(before[:-1]) for part in (source.scale, source.zero_point))  # groups of the last
+        source = replace(source, scale=scale, zero_point=point, axis=len(after) - 1)
         before = after
-    kept = 0 if found.axis is None else len(before) if found.block else found.axis + 1
-    if before[:kept] != after[:kept] or (found.block and before != after):
+    prefix = 0 if source.axis is None else len(before) if source.block else source.axis + 1
+    if before[:prefix] != after[:prefix] or (source.block and before != after):
         return None  # the scales do not lie along one dimension
-    return replace(found, value=ctx.constant(f"{node.name}/integers", ctx.constants[found.value].reshape(after)))
+    return replace(source, value=ctx.constant(f"{node.name}/integers", ctx.constants[source.value].reshape(after)))
 
 
-def _transposed_constant(ctx: Lowering, node: Node, found: Dequantized) -> Dequantized:
+def _transposed_constant(ctx: Lowering, node: Node, source: Dequantized) -> Dequantized:
     perm = Permutation.of(node).perm
-    data = np.ascontiguousarray(ctx.constants[found.value].transpose(perm))
-    found = replace(found, value=ctx.constant(f"{node.name}/integers", data))
-    if found.block:
-        found = replace(found, scale=found.scale.transpose(perm), zero_point=found.zero_point.transpose(perm))
-    return found if found.axis is None else replace(found, axis=perm.index(found.axis))
+    data = np.ascontiguousarray(ctx.constants[source.value].transpose(perm))
+    source = replace(source, value=ctx.constant(f"{node.name}/integers", data))
+    if source.block:
+        source = replace(source, scale=source.scale.transpose(perm), zero_point=source.zero_point.transpose(perm))
+    return source if source.axis is None else replace(source, axis=perm.index(source.axis))
 
 
 def _moved_now(lower: Lower, moved: Callable[[Lowering, Node, Dequantized], Dequantized | None]) -> Lower:
     """Return the lowering of an operator that moves constant integers, and their scales, at compile time."""
 
     def wrapped(ctx: Lowering, node: Node) -> None:
-        found = ctx.dequantized.get(node.inputs[0])
-        made = moved(ctx, node, found) if found is not None and found.value in ctx.constants else None
-        if made is None:
+        source = ctx.dequantized.get(node.inputs[0])
+        result = moved(ctx, node, source) if source is not None and source.value in ctx.constants else None
+        if result is None:
             moves_integers(lower)(ctx, node)
         else:
-            ctx.dequantize(node, made, node.outputs[0])
+            ctx.dequantize(node, result, node.outputs[0])
 
     return wrapped
 
@@ -96,10 +96,10 @@ def _concat(ctx: Lowering, node: Node) -> None:
     if len(node.inputs) == 1:
         ctx.view(node, node.inputs[0], (), node.outputs[0])
         return
-    left, axis = list(node.inputs), AlongAxis.of(node).axis
-    while len(left) > MOST:
-        left = [_part(ctx, node, left[first : first + MOST], axis) for first in range(0, len(left), MOST)]
-    ctx.node("concat", left, node.outputs, Concat(axis=axis), like=node)
+    values, axis = list(node.inputs), AlongAxis.of(node).axis
+    while len(values) > MOST:
+        values = [_part(ctx, node, values[first : first + MOST], axis) for first in range(0, len(values), MOST)]
+    ctx.node("concat", values, node.outputs, Concat(axis=axis), like=node)
 
 
 def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
@@ -339,11 +339,11 @@ def _qlinear_concat(parts: QLinear) -> None:
 
 def _reshaped(draw: Draw, op: Operator) -> Case:
     rng, value = draw.rng, draw.pick()
-    sizes, left = list[int](), value.size
-    while left > 1 and len(sizes) < 4:
-        sizes.append(rng.choice([n for n in range(1, left + 1) if left % n == 0]) if len(sizes) < 3 else left)
-        left //= sizes[-1]
-    sizes = [*sizes, left] if left != 1 or not sizes else sizes
+    sizes, rest = list[int](), value.size
+    while rest > 1 and len(sizes) < 4:
+        sizes.append(rng.choice([n for n in range(1, rest + 1) if rest % n == 0]) if len(sizes) < 3 else rest)
+        rest //= sizes[-1]
+    sizes = [*sizes, rest] if rest != 1 or not sizes else sizes
     if value.size and rng.random() < 0.3:
         sizes[rng.randrange(len(sizes))] = -1
     return Case([value.name, draw.whole(sizes if value.size else value.shape)])

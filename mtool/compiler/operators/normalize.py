@@ -71,13 +71,13 @@ class Groups:
     shape: the shape of the groups.
     axes: the axes over a group's elements, which follow those of `shape`, with their sizes.
     elements: the index of an input element, in axes of `shape` and `axes`.
-    own: the index of an input element's group, in the input's axes.
+    index: the index of an input element's group, in the input's axes.
     """
 
     shape: tuple[int, ...]
     axes: tuple[tuple[int, int], ...]
     elements: tuple[Expr, ...]
-    own: tuple[Expr, ...]
+    index: tuple[Expr, ...]
 
     @classmethod
     def along(cls, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Groups":
@@ -118,14 +118,14 @@ def _lrn(ctx: Lowering, node: Node) -> None:
     """LRN: x / (bias + alpha / size * sum of squares of the channels around) ** beta."""
     kind, attrs = ctx.types[node.inputs[0]], LRN.of(node)
     rank, size = len(kind.shape), attrs.size
-    own = identity(rank)
+    index = identity(rank)
     channel = axis(1) + axis(rank) - attrs.before
-    near = _wide(0, kind.dtype, (own[0], channel, *own[2:]))
+    near = _wide(0, kind.dtype, (index[0], channel, *index[2:]))
     dtype = near.dtype
     body = guarded(inside(channel, kind.shape[1]), call("mul", near, near), const(0, dtype))
     total = Expr("reduce", dtype, (body,), Reduction("add", ((rank, size),)))
     base = call("add", const(attrs.bias, dtype), call("mul", const(attrs.alpha, dtype), total))
-    result = call("div", _wide(0, kind.dtype, own), call("pow", base, const(attrs.beta, dtype)))
+    result = call("div", _wide(0, kind.dtype, index), call("pow", base, const(attrs.beta, dtype)))
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
 
 
@@ -138,7 +138,7 @@ def _lp_normalization(ctx: Lowering, node: Node) -> None:
     total = groups.reduced("add", call("abs", element) if attrs.p == 1 else call("mul", element, element))
     norm = ctx.value(f"{node.outputs[0]}.norm", dtype, groups.shape)
     ctx.loop(node, total if attrs.p == 1 else call("sqrt", total), node.inputs, norm)
-    size, zero = load(1, dtype, groups.own), const(0, dtype)
+    size, zero = load(1, dtype, groups.index), const(0, dtype)
     quotient = call("div", _wide(0, kind.dtype, identity(len(kind.shape))), size)
     result = choose(call("equal", size, zero, dtype=DType.BOOL), zero, quotient)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], norm])
@@ -152,10 +152,10 @@ def _hardmax(ctx: Lowering, node: Node) -> None:
     top = ctx.value(f"{node.outputs[0]}.max", kind.dtype, groups.shape)
     ctx.loop(node, groups.reduced("maximum", element), node.inputs, top)
     first = ctx.value(f"{node.outputs[0]}.first", DType.INT32, groups.shape)
-    lower = call("less", element, load(1, kind.dtype, groups.own), dtype=DType.BOOL)
+    lower = call("less", element, load(1, kind.dtype, groups.index), dtype=DType.BOOL)
     candidate = choose(lower, number(kind.shape[dim]), axis(len(kind.shape)))
     ctx.loop(node, groups.reduced("minimum", candidate), [node.inputs[0], top], first)
-    hit = call("equal", integer(load(0, DType.INT32, groups.own)), axis(dim), dtype=DType.BOOL)
+    hit = call("equal", integer(load(0, DType.INT32, groups.index)), axis(dim), dtype=DType.BOOL)
     ctx.loop(node, choose(hit, const(1, kind.dtype), const(0, kind.dtype)), [first])
 
 
@@ -163,12 +163,12 @@ def _softmax_by_loops(ctx: Lowering, node: Node) -> None:
     """Softmax and LogSoftmax along one axis, for element types and shapes without a kernel."""
     kind, attrs = ctx.types[node.inputs[0]], Softmax.of(node)
     groups, dtype = Groups.along(kind.shape, (attrs.axis,)), accumulator(kind.dtype)
-    element, own = _wide(0, kind.dtype, groups.elements), _wide(0, kind.dtype, identity(len(kind.shape)))
-    top, sums = (ctx.value(f"{node.outputs[0]}.{what}", dtype, groups.shape) for what in ("max", "sum"))
+    element, x = _wide(0, kind.dtype, groups.elements), _wide(0, kind.dtype, identity(len(kind.shape)))
+    top, sums = (ctx.value(f"{node.outputs[0]}.{name}", dtype, groups.shape) for name in ("max", "sum"))
     ctx.loop(node, groups.reduced("maximum", element), node.inputs, top)
-    power = call("exp", call("sub", element, load(1, dtype, groups.own)))
+    power = call("exp", call("sub", element, load(1, dtype, groups.index)))
     ctx.loop(node, groups.reduced("add", power), [node.inputs[0], top], sums)
-    centred, total = call("sub", own, load(1, dtype, groups.own)), load(2, dtype, groups.own)
+    centred, total = call("sub", x, load(1, dtype, groups.index)), load(2, dtype, groups.index)
     result = call("sub", centred, call("log", total)) if attrs.log else call("div", call("exp", centred), total)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], top, sums])
 
@@ -241,13 +241,13 @@ def _softmax(ctx: Lowering, node: Node) -> None:
     flat = (math.prod(kind.shape) // max(length, 1), length)
     moved_shape = ctx.types[moved].shape
     moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
-    made = ctx.value(f"{output}.rows", kind.dtype, flat)
+    result = ctx.value(f"{output}.rows", kind.dtype, flat)
     rows = SoftmaxOfRows(log=log, has_table=quantized is not None, expr=acc(DType.FLOAT32))
-    ctx.node("softmax", [moved, *inputs], [made], rows, like=node)
+    ctx.node("softmax", [moved, *inputs], [result], rows, like=node)
     if is_last:
-        ctx.view(node, made, (), output)
+        ctx.view(node, result, (), output)
     else:
-        shaped = ctx.view(node, made, moved_shape)
+        shaped = ctx.view(node, result, moved_shape)
         ctx.transpose(node, shaped, back, output)
 
 
@@ -270,9 +270,9 @@ def _fixed_softmax(ctx: Lowering, node: Node) -> None:
     if kind.shape == flat:
         ctx.node("softmax", [source, powers], node.outputs, attrs, like=node)
         return
-    made = ctx.value(f"{node.outputs[0]}.rows", kind.dtype, flat)
-    ctx.node("softmax", [ctx.view(node, source, flat), powers], [made], attrs, like=node)
-    ctx.view(node, made, (), node.outputs[0])
+    result = ctx.value(f"{node.outputs[0]}.rows", kind.dtype, flat)
+    ctx.node("softmax", [ctx.view(node, source, flat), powers], [result], attrs, like=node)
+    ctx.view(node, result, (), node.outputs[0])
 
 
 def _softmax_form(node: OnnxNode) -> None:
@@ -323,7 +323,7 @@ def _integer_moments(
     largest = max(map(abs, kind.dtype.limits))
     wide = DType.INT32 if (count * largest) ** 2 < 2**31 else DType.INT64
     squares, total = (
-        call("cast", one, dtype=wide) for one in (groups.reduced("add", element * element), load(1, DType.INT32, index))
+        call("cast", s, dtype=wide) for s in (groups.reduced("add", element * element), load(1, DType.INT32, index))
     )
     spread = call("sub", call("mul", squares, const(count, wide)), call("mul", total, total))
     variance = call("mul", call("cast", spread, dtype=DType.FLOAT32), const(float(step * step), DType.FLOAT32))
@@ -349,23 +349,23 @@ def _standardize(
         The mean of each group and the inverse of its deviation: a value with the shape of the groups, and the number
         as an expression of its element.
     """
-    kind, own = ctx.types[node.inputs[0]], identity(len(groups.shape))
+    kind, group_index = ctx.types[node.inputs[0]], identity(len(groups.shape))
     quantized = ctx.integers(node.inputs[0]) if kind.dtype is DType.FLOAT32 and 0 < groups.count < 2**15 else None
     if quantized is not None and 2.0**-30 < quantized.scale.reshape(-1)[0] < 2.0**30:
         x, dtype, count = quantized.value, DType.FLOAT32, groups.count
         first, second, step = _integer_moments(ctx, node, groups, epsilon, quantized)
         element = integer(load(0, ctx.types[x].dtype, identity(len(kind.shape))))
-        centred = call("cast", element * count - load(1, DType.INT32, groups.own), dtype=dtype)
-        result = call("mul", centred, load(2, dtype, groups.own))
+        centred = call("cast", element * count - load(1, DType.INT32, groups.index), dtype=dtype)
+        result = call("mul", centred, load(2, dtype, groups.index))
         shift, unit = count * int(quantized.zero_point.reshape(-1)[0]), const(float(step), dtype)
-        mean = call("mul", call("cast", load(0, DType.INT32, own) - shift, dtype=dtype), unit)
-        inverse = call("div", load(0, dtype, own), unit)
+        mean = call("mul", call("cast", load(0, DType.INT32, group_index) - shift, dtype=dtype), unit)
+        inverse = call("div", load(0, dtype, group_index), unit)
     else:
         x, (first, second) = node.inputs[0], _moments(ctx, node, groups, epsilon)
         element = _wide(0, kind.dtype, identity(len(kind.shape)))
         dtype = element.dtype
-        result = call("div", call("sub", element, load(1, dtype, groups.own)), load(2, dtype, groups.own))
-        mean = load(0, dtype, own)
+        result = call("div", call("sub", element, load(1, dtype, groups.index)), load(2, dtype, groups.index))
+        mean = load(0, dtype, group_index)
         inverse = call("div", const(1, dtype), mean)
     for n, (value, index) in enumerate(parameters):
         parameter = call("cast", load(3 + n, ctx.types[value].dtype, index), dtype=dtype)
@@ -407,9 +407,9 @@ def _group_normalization(ctx: Lowering, node: Node) -> None:
     """GroupNormalization: scale and bias are per channel from opset 21 on, before that per group."""
     shape, count = ctx.types[node.inputs[0]].shape, GroupNormalization.of(node).num_groups
     groups = Groups.of_channels(shape, count)
-    each = groups.own[1] if ctx.types[node.inputs[1]].count == count else axis(1)
+    channel = groups.index[1] if ctx.types[node.inputs[1]].count == count else axis(1)
     _standardize(
-        ctx, node, groups, GroupNormalization.of(node).epsilon, [(value, (each,)) for value in node.inputs[1:3]]
+        ctx, node, groups, GroupNormalization.of(node).epsilon, [(value, (channel,)) for value in node.inputs[1:3]]
     )
 
 

@@ -226,7 +226,7 @@ class OnnxNode:
         Raises:
             Unsupported: it can't be compiled; the reason is recorded.
         """
-        inputs = [one if isinstance(one, str) else self._operand(one, operands) for one in operands]
+        inputs = [operand if isinstance(operand, str) else self._operand(operand, operands) for operand in operands]
         outputs = [self.state.unique(f"{self.origin}/{op}") for _ in range(count)]
         self.write(op, inputs, outputs, **attrs)
         if any(output not in self.state.types for output in outputs):
@@ -236,13 +236,13 @@ class OnnxNode:
     def _operand(self, data: Any, others: Sequence[Operand]) -> str:
         if isinstance(data, np.ndarray | np.generic | list):
             return self.constant(data, np.int64 if isinstance(data, list) else data.dtype)
-        named = [self.dtype(one) for one in others if isinstance(one, str)]
+        named = [self.dtype(operand) for operand in others if isinstance(operand, str)]
         return self.constant(data, next((dtype for dtype in named if dtype != np.bool_), np.float32))
 
     def write(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
         """Write an ONNX node with named outputs, such as this node's; attributes of None are omitted."""
-        kept = {key: value for key, value in attrs.items() if value is not None}
-        self.state.run(helper.make_node(op, inputs, outputs, name=self.origin, **kept), OPSET)
+        present = {key: value for key, value in attrs.items() if value is not None}
+        self.state.run(helper.make_node(op, inputs, outputs, name=self.origin, **present), OPSET)
 
     def canonical(self, op: str, inputs: Sequence[str], output: str, attrs: Attributes | None = None) -> str:
         """Append a canonical node with one output, a new value, and return that."""

@@ -190,12 +190,12 @@ class Draw:
         Raises:
             ValueError: there is no suitable value.
         """
-        found = [v for v in self.values.values() if v.dtype == dtype and (rank is None or v.rank == rank)]
-        if not found and dtype is np.float32:
+        values = [v for v in self.values.values() if v.dtype == dtype and (rank is None or v.rank == rank)]
+        if not values and dtype is np.float32:
             raise ValueError("no suitable value")
-        if not found:
+        if not values:
             return self.input(dtype, self.shape(self.rng.choice((1, 2, 3)) if rank is None else rank))
-        return found[-1] if self.rng.random() < 0.5 else self.rng.choice(found[-6:])
+        return values[-1] if self.rng.random() < 0.5 else self.rng.choice(values[-6:])
 
     def axis(self, value: Value) -> int:
         """Choose an axis, sometimes counted from the end.
@@ -326,7 +326,7 @@ def by_schema(draw: Draw, op: Operator) -> Case:
     """Draw a node by ONNX's schema: inputs of one type with broadcasting, and the record's attributes."""
     schema = onnx.defs.get_schema(op.name, 3 if op.domain else draw.opset, op.domain)
     types: dict[str, Any] = {}
-    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
     first: Value | None = None
     inputs: list[str] = []
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
@@ -370,19 +370,19 @@ def integers(cases: Cases, places: str, scale: Callable[..., float] = lambda *sc
     """
 
     def draw_case(draw: Draw, op: Operator) -> Case:
-        found = [value for value in draw.values.values() if value.dtype in (np.int8, np.uint8)]
-        dtype = (found or [draw.input(draw.rng.choice((np.int8, np.uint8)), draw.shape(draw.rng.choice((2, 4, 4))))])[
-            -1
-        ].dtype
-        own = {value.name: value for value in draw.values.values() if value.dtype == dtype}
-        floats = {name: replace(value, dtype=np.dtype(np.float32)) for name, value in own.items()}
+        candidates = [value for value in draw.values.values() if value.dtype in (np.int8, np.uint8)]
+        dtype = (
+            candidates or [draw.input(draw.rng.choice((np.int8, np.uint8)), draw.shape(draw.rng.choice((2, 4, 4))))]
+        )[-1].dtype
+        values = {value.name: value for value in draw.values.values() if value.dtype == dtype}
+        floats = {name: replace(value, dtype=np.dtype(np.float32)) for name, value in values.items()}
         drawn = cases(replace(draw, values=floats), replace(op, name=op.name.removeprefix("QLinear")))
-        draw.values |= {name: value for name, value in floats.items() if name not in own}
+        draw.values |= {name: value for name, value in floats.items() if name not in values}
         zero, scales, inputs = 0 if dtype == np.int8 else 64, list[float](), list[str]()
 
         def operand(name: str) -> list[str]:
-            if name in own:
-                grid = draw.grid_of(own[name])
+            if name in values:
+                grid = draw.grid_of(values[name])
                 scales.append(grid.scale)
                 return [name, *grid.names]
             if name not in draw.constants or draw.constants[name].dtype == bool:
@@ -393,16 +393,16 @@ def integers(cases: Cases, places: str, scale: Callable[..., float] = lambda *sc
             return [*names, draw.constant(zero, dtype)]
 
         operands = [operand(name) for name in drawn.inputs[: 2 if "b" in places else None]]
-        made = draw.grid(dtype, scale(*scales))
+        output_grid = draw.grid(dtype, scale(*scales))
         for place in places:
             if place == "y":
-                inputs += made.names
+                inputs += output_grid.names
             elif place == "b":
                 bias = [draw.constant(draw.constants[name] * 4000, np.int32) for name in drawn.inputs[2:]]
                 inputs += bias or ([""] if places.endswith("y") else [])
             else:
                 inputs += itertools.chain(*operands) if place == "*" else operands[int(place)]
-        return Case(inputs, drawn.attrs, grid=made)
+        return Case(inputs, drawn.attrs, grid=output_grid)
 
     return draw_case
 

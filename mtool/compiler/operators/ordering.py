@@ -82,12 +82,12 @@ def _running(ctx: Lowering, node: Node) -> dict[str, Any]:
 def _top_k(ctx: Lowering, node: Node) -> None:
     """TopK: sorted, equal values by index; K is the output's size."""
     kind, result, dim = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], TopK.of(node).axis
-    made, found = counted(node)
-    indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
+    results, count_output = counted(node)
+    indices = [*results, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
     outer, count, inner = _split(kind.shape, dim)
     better = ">" if TopK.of(node).largest else "<"
-    inputs = {"input": node.inputs[0]} | ({"wanted": node.inputs[1]} if found else {})
-    outputs = {"values": node.outputs[0], "indices": indices, **found}
+    inputs = {"input": node.inputs[0]} | ({"wanted": node.inputs[1]} if count_output else {})
+    outputs = {"values": node.outputs[0], "indices": indices, **count_output}
     values = {"outer": outer, "count": count, "inner": inner, "k": result.shape[dim], "better": better}
     template_node(ctx, node, "top_k", inputs, outputs, values, wide=("input", "values"))
 
@@ -116,10 +116,10 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
 def _compress(ctx: Lowering, node: Node) -> None:
     kind, dim = ctx.types[node.inputs[0]], Compress.of(node).axis
     outer, size, inner = _split(kind.shape, dim)
-    kept = ctx.types[node.outputs[0]].shape[dim or 0]
+    rows = ctx.types[node.outputs[0]].shape[dim or 0]
     conditions = min(ctx.types[node.inputs[1]].count, size)
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
-    values = {"outer": outer, "count": size, "inner": inner, "kept": kept, "conditions": conditions}
+    values = {"outer": outer, "count": size, "inner": inner, "kept": rows, "conditions": conditions}
     (output,), count = counted(node)
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 
@@ -157,10 +157,10 @@ def _gather_of_kept(node: OnnxNode) -> onnx.NodeProto | None:
 
 def _is_top(node: OnnxNode) -> bool:
     x, axis = node.ins[0], node.attrs.get("axis", -1) % max(len(node.ins[0]), 1)
-    kept = all(
+    fits = all(
         n <= size if dim == axis else n == size for dim, (n, size) in enumerate(zip(node.outs[0], x, strict=True))
     )
-    return kept and all(shape == node.outs[0] for shape in node.outs)
+    return fits and all(shape == node.outs[0] for shape in node.outs)
 
 
 def _along(kind: TensorType, axis: int | None, most: int) -> tuple[TensorType, int]:

@@ -57,9 +57,9 @@ KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 
 def _lower(ctx: Lowering, node: Node) -> None:
     pool = Pool.of(node)
-    kernel, made = pool.kernel, ctx.types[node.outputs[0]].shape[2:]
+    kernel, out = pool.kernel, ctx.types[node.outputs[0]].shape[2:]
     quantized = ctx.integers(node.inputs[0], wide=True)
-    counted = pool.count_pads and all(end <= limit for end, limit in zip(pool.ends(made), pool.limits, strict=True))
+    counted = pool.count_pads and all(end <= limit for end, limit in zip(pool.ends(out), pool.limits, strict=True))
     whole = counted or not any(pool.pads)
     widest = 2 ** (8 * ctx.types[quantized.value].dtype.size) - 1 if quantized is not None else 0
     if quantized is None or not whole or np.prod(kernel) * widest >= 2**30:
@@ -71,7 +71,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     shift = count * int(quantized.zero_point.reshape(-1)[0])
     offset = const(shift, DType.INT32)
     if shift and any(pool.pads):
-        inside = pool.inside(ctx.types[node.inputs[0]].shape[2:], made)
+        inside = pool.inside(ctx.types[node.inputs[0]].shape[2:], out)
         table = np.outer(inside[-2] if pool.rank == 2 else 1, inside[-1]) * (shift // count)
         more.append(ctx.constant(f"{node.name}/offset", table.astype(np.int32)[None, :, :, None]))
         offset = load(1, DType.INT32, (const(0, DType.INT32), axis(1), axis(2), const(0, DType.INT32)))
@@ -101,13 +101,13 @@ def _pool(
         pads=four_pads(pool.pads), expr=epilogue, acc_bound=acc_bound,
     )  # fmt: skip
     four = kind.shape if len(kind.shape) == 4 else (*kind.shape[:2], 1, kind.shape[2])
-    made = ctx.value(f"{output}.nhwc", kind.dtype, (four[0], four[2], four[3], four[1]))
+    result = ctx.value(f"{output}.nhwc", kind.dtype, (four[0], four[2], four[3], four[1]))
     nhwc = ctx.transpose(node, source, NHWC_OF_NCHW)
-    ctx.node("pool2d", [nhwc, *operands], [made], attrs, like=node)
+    ctx.node("pool2d", [nhwc, *operands], [result], attrs, like=node)
     if len(kind.shape) == 4:
-        ctx.transpose(node, made, NCHW_OF_NHWC, output)
+        ctx.transpose(node, result, NCHW_OF_NHWC, output)
     else:
-        ctx.view(node, ctx.transpose(node, made, NCHW_OF_NHWC), (), output)
+        ctx.view(node, ctx.transpose(node, result, NCHW_OF_NHWC), (), output)
 
 
 def _max(ctx: Lowering, node: Node) -> None:
@@ -170,8 +170,8 @@ def _form(node: OnnxNode) -> None:
     of_kind: Literal["max", "lp", "average"] = "max" if "Max" in node.op else "lp" if "Lp" in node.op else "average"
     if of_kind == "lp" and attrs.get("p", 2) < 1:
         raise Unsupported(f"p = {attrs['p']} is not supported")
-    along = [Along.of(*each, attrs, dim, rank) for dim, each in enumerate(sizes)]
-    shape = (*kind.shape[:2], *(each.count for each in along))
+    along = [Along.of(*window, attrs, dim, rank) for dim, window in enumerate(sizes)]
+    shape = (*kind.shape[:2], *(a.count for a in along))
     if min(shape) < 0:
         raise Unsupported(f"its kernel is larger than its input {kind}")
     outputs = [name for name in node.outputs if name]
@@ -182,14 +182,14 @@ def _form(node: OnnxNode) -> None:
     if 0 in shape:
         return
     source, size = _cut(node, along)
-    reached = [(each.count - 1) * strides[i] + spans[i] - size[i] - max(each.before, 0) for i, each in enumerate(along)]
+    reached = [(a.count - 1) * strides[i] + spans[i] - size[i] - max(a.before, 0) for i, a in enumerate(along)]
     count_pads = bool(attrs.get("count_include_pad"))
     pool = Pool(
         kernel=kernel, strides=strides, dilations=dilations,
-        pads=(*(max(each.before, 0) for each in along), *(max(behind, 0) for behind in reached)),
+        pads=(*(max(a.before, 0) for a in along), *(max(behind, 0) for behind in reached)),
         kind=of_kind, count_pads=count_pads, p=attrs.get("p", 2),
         # With count_include_pad, only the declared padding counts, not the padding that ceil_mode adds.
-        limits=tuple(s + max(each.behind, 0) * count_pads for s, each in zip(size, along, strict=True)),
+        limits=tuple(s + max(a.behind, 0) * count_pads for s, a in zip(size, along, strict=True)),
     )  # fmt: skip
     if len(outputs) > 1:
         whole = MaxPoolIndices(column_major=bool(attrs.get("storage_order")), **vars(pool))
@@ -201,7 +201,7 @@ def _form(node: OnnxNode) -> None:
 def _cut(node: OnnxNode, along: list[Along]) -> tuple[str, tuple[int, ...]]:
     """Return the input without the elements that negative padding removes at its start, and its spatial sizes."""
     kind = node.kind(0)
-    first = (0, 0, *(max(-each.before, 0) for each in along))
+    first = (0, 0, *(max(-a.before, 0) for a in along))
     sizes = tuple(size - start for size, start in zip(kind.shape, first, strict=True))
     if not any(first):
         return node.inputs[0], sizes[2:]
@@ -237,12 +237,12 @@ class PoolingWithArgmax(Attributes):
     window: tuple[int, ...]
     strides: tuple[int, ...]
     pads: tuple[int, ...]
-    made: tuple[int, ...]
+    out_size: tuple[int, ...]
 
 
 def _argmax_values(ctx: Lowering, node: Node) -> dict[str, object]:
-    attrs, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
-    return {"shape": shape, "made": attrs.made, "window": attrs.window, "strides": attrs.strides, "pads": attrs.pads}
+    a, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
+    return {"shape": shape, "out_size": a.out_size, "window": a.window, "strides": a.strides, "pads": a.pads}
 
 
 _ARGMAX = by_template("max_pool_argmax", "x", "best places", _argmax_values, math=True)
@@ -253,7 +253,7 @@ def _argmax_outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], 
     def outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
         assert isinstance(attrs, PoolingWithArgmax)
         batch, _, _, channels = inputs[0].shape
-        return [TensorType(DType.FLOAT32, (batch, *attrs.made, channels))] * count
+        return [TensorType(DType.FLOAT32, (batch, *attrs.out_size, channels))] * count
 
     return outputs
 
@@ -308,8 +308,8 @@ def _by_loops(ctx: Lowering, node: Node, x: str, output: str) -> None:
         if counted is None:
             count = const(math.prod(attrs.kernel), total_type)
         else:
-            one = choose(counted, const(1, total_type), const(0, total_type))
-            count = Expr("reduce", total_type, (one,), Reduction("add", sizes))
+            is_inside = choose(counted, const(1, total_type), const(0, total_type))
+            count = Expr("reduce", total_type, (is_inside,), Reduction("add", sizes))
         final = call("div", total, count)
     ctx.loop(node, call("cast", final, dtype=result.dtype), [x], output)
 

@@ -28,8 +28,8 @@ class ValueNeeded(Unsupported):
 def disagreement(failed: Exception) -> str:
     """Return the reason for an exception that Python or NumPy raise on a malformed node."""
     log.debug("a malformed node", exc_info=failed)
-    what = next(iter(f"{type(failed).__name__}: {failed}".splitlines()))
-    return f"its inputs and attributes do not match ({what})"
+    message = next(iter(f"{type(failed).__name__}: {failed}".splitlines()))
+    return f"its inputs and attributes do not match ({message})"
 
 
 OWN = "mtool"

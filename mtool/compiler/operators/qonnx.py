@@ -176,19 +176,19 @@ def _inputs(write: OnnxNode, count: int) -> list[str]:
 
 
 def _positive(write: OnnxNode, name: str, role: str) -> Array:
-    found = write.state.value_of(name, role)
-    if not (np.isfinite(found) & (found > 0)).all():
+    data = write.state.value_of(name, role)
+    if not (np.isfinite(data) & (data > 0)).all():
         raise Unsupported(f"its {role} has numbers that are not positive")
-    return found
+    return data
 
 
 def _bits(write: OnnxNode, name: str, role: str) -> int:
     """Return a bit width."""
-    found = write.state.value_of(name, role)
-    if found.size != 1 or not 1 <= found.item() <= 32 or found.item() != np.rint(found.item()):
-        text = f"{found.item():g}" if found.size == 1 else f"of shape {list(found.shape)}"
+    width = write.state.value_of(name, role)
+    if width.size != 1 or not 1 <= width.item() <= 32 or width.item() != np.rint(width.item()):
+        text = f"{width.item():g}" if width.size == 1 else f"of shape {list(width.shape)}"
         raise Unsupported(f"its {role} is {text}; expected one whole number from 1 to 32")
-    return int(found.item())
+    return int(width.item())
 
 
 def _ends(bits: int, *, signed: bool, narrow: bool) -> tuple[int, int]:
@@ -200,10 +200,10 @@ def _ends(bits: int, *, signed: bool, narrow: bool) -> tuple[int, int]:
 
 def _flag(write: OnnxNode, name: str, default: int | None = None) -> bool:
     """Return an attribute; without a default, the node has to have it."""
-    found = write.attrs.get(name, default)
-    if found not in (0, 1):
-        raise Unsupported(f"its attribute {name} is {found!r}; expected 0 or 1")
-    return bool(found)
+    value = write.attrs.get(name, default)
+    if value not in (0, 1):
+        raise Unsupported(f"its attribute {name} is {value!r}; expected 0 or 1")
+    return bool(value)
 
 
 def _rounding(write: OnnxNode, default: str) -> Rounding:

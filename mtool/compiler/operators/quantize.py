@@ -59,11 +59,11 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
         wrong_type = value == node.inputs[1] and not kind.dtype.is_float
         uneven = kind.shape != ctx.types[node.inputs[1]].shape and kind.shape not in ((), (1,))
         if (kind.count != 1 and not vector and not blocked) or wrong_type or uneven:
-            found = f"input {ctx.types[node.inputs[0]]}, {value} {kind}, axis {along}, block_size {attrs.block_size}"
+            actual = f"input {ctx.types[node.inputs[0]]}, {value} {kind}, axis {along}, block_size {attrs.block_size}"
             fitting = f"expected {list(_blocks(attrs, shape, kind.shape))}" if attrs.block_size and is_inside else ""
             raise ModelError(
                 f"{node.op} {node.name!r} has scales or zero points that do not fit its input",
-                details=[found, *filter(None, [fitting])],
+                details=[actual, *filter(None, [fitting])],
             )
 
 
@@ -118,11 +118,11 @@ def _block(attrs: Quantization, shape: tuple[int, ...], scales: tuple[int, ...])
     return attrs.block_size or -(-shape[along] // scales[along])
 
 
-def _note(ctx: Lowering, value: str, found: Dequantized) -> None:
-    if value in ctx.graph.quant or found.block:
+def _record(ctx: Lowering, value: str, grid: Dequantized) -> None:
+    if value in ctx.graph.quant or grid.block:
         return  # the file has it, or it has no other form
     ctx.quant[value] = Quant(
-        tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
+        tuple(float(scale) for scale in grid.scale), tuple(int(point) for point in grid.zero_point), grid.axis
     )
 
 
@@ -134,17 +134,17 @@ def note_moved(ctx: Lowering) -> None:
     readers = ctx.graph.consumers()
     moves = [node for node in ctx.graph.nodes if node.op in _MOVES]
     for node in moves:
-        found = {_across(node, ctx.quant.get(value), backwards=False) for value in _moved(ctx, node)}
-        _note_only(ctx, node.outputs[0], found)
+        quants = {_across(node, ctx.quant.get(value), backwards=False) for value in _moved(ctx, node)}
+        _record_if_agreed(ctx, node.outputs[0], quants)
     for node in reversed(moves):
         for value in _moved(ctx, node):
             reading = readers[value]
-            found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in reading}
+            quants = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in reading}
             if value in ctx.graph.outputs or any(other.op not in _CUTS for other in reading):
                 # readers of the whole value decide, not readers of a part
                 whole = [other for other in reading if other.op in _MOVES - _CUTS]
-                found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in whole} - {None}
-            _note_only(ctx, value, found)
+                quants = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in whole} - {None}
+            _record_if_agreed(ctx, value, quants)
 
 
 def _moved(ctx: Lowering, move: Node) -> list[str]:
@@ -153,23 +153,23 @@ def _moved(ctx: Lowering, move: Node) -> list[str]:
     return [value for value in dict.fromkeys(values) if value not in ctx.constants]
 
 
-def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None:
+def _across(move: Node, quant: Quant | None, *, backwards: bool) -> Quant | None:
     """Return the quantization on the other side of a move; per-axis ones only move through Transpose.
 
-    `backwards`: `found` belongs to the output.
+    `backwards`: `quant` belongs to the output.
     """
-    if move.op not in _MOVES or found is None or (found.axis is not None and move.op != "Transpose"):
+    if move.op not in _MOVES or quant is None or (quant.axis is not None and move.op != "Transpose"):
         return None
-    if found.axis is None:
-        return found
+    if quant.axis is None:
+        return quant
     perm = Permutation.of(move).perm
-    return Quant(found.scale, found.zero_point, perm[found.axis] if backwards else perm.index(found.axis))
+    return Quant(quant.scale, quant.zero_point, perm[quant.axis] if backwards else perm.index(quant.axis))
 
 
-def _note_only(ctx: Lowering, value: str, found: Collection[Quant | None]) -> None:
+def _record_if_agreed(ctx: Lowering, value: str, quants: Collection[Quant | None]) -> None:
     """Record the quantization of a value if all agree on it and it has none."""
-    if value not in ctx.quant and len(found) == 1:
-        (only,) = found
+    if value not in ctx.quant and len(quants) == 1:
+        (only,) = quants
         if only is not None:
             ctx.quant[value] = only
 
@@ -191,11 +191,11 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:
 
 def _dequantize(ctx: Lowering, node: Node) -> None:
     source, kind = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    found = None if source.dtype.is_float else _parameters(ctx, node, node.inputs[0])
-    if found is not None and kind.dtype is DType.FLOAT32:
-        _note(ctx, node.inputs[0], found)
-        _note(ctx, node.outputs[0], found)
-        ctx.dequantize(node, found, node.outputs[0])
+    parameters = None if source.dtype.is_float else _parameters(ctx, node, node.inputs[0])
+    if parameters is not None and kind.dtype is DType.FLOAT32:
+        _record(ctx, node.inputs[0], parameters)
+        _record(ctx, node.outputs[0], parameters)
+        ctx.dequantize(node, parameters, node.outputs[0])
         return
     between = DType.FLOAT32 if source.dtype.is_float else DType.INT32
     element = call("cast", load(0, source.dtype, identity(len(source.shape))), dtype=between)
@@ -207,7 +207,7 @@ def _dequantize(ctx: Lowering, node: Node) -> None:
 def _quantize(ctx: Lowering, node: Node) -> None:
     value, output = node.inputs[0], node.outputs[0]
     kind = ctx.types[output]
-    found = None if kind.dtype.is_float else _parameters(ctx, node, output)
+    parameters = None if kind.dtype.is_float else _parameters(ctx, node, output)
     if kind.dtype.is_float:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         steps = call("div", element, _loaded(ctx, node, DType.FLOAT32, 1))
@@ -215,18 +215,18 @@ def _quantize(ctx: Lowering, node: Node) -> None:
             steps = saturated(steps, kind.dtype)
         ctx.loop(node, call("cast", steps, dtype=kind.dtype), [name for name in node.inputs if name])
         return
-    if found is None:
+    if parameters is None:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         scale, zero_point = _loaded(ctx, node, DType.FLOAT32, 1), _loaded(ctx, node, DType.INT32, 2)
         steps = call("quantize", element, scale, zero_point, dtype=kind.dtype)
         ctx.loop(node, steps, [name for name in node.inputs if name])
         return
-    _note(ctx, output, found)
+    _record(ctx, output, parameters)
     inputs = [value]
     (element,) = ctx.operands([value], kind.shape)
     element = call("cast", element, dtype=DType.FLOAT32)
-    scale = ctx.parameter(found.scale, found.axis, DType.FLOAT32, inputs, node)
-    zero_point = ctx.parameter(found.zero_point, found.axis, DType.INT32, inputs, node)
+    scale = ctx.parameter(parameters.scale, parameters.axis, DType.FLOAT32, inputs, node)
+    zero_point = ctx.parameter(parameters.zero_point, parameters.axis, DType.INT32, inputs, node)
     ctx.loop(node, call("quantize", element, scale, zero_point, dtype=kind.dtype), inputs)
 
 

@@ -79,29 +79,29 @@ class Weights:
 
 def _quantized(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None if there are none."""
-    kept = Recurrent.of(node).weights
-    if name in kept:
-        return Weights(value, *kept[name])
-    found = ctx.dequantized.get(value)
+    weights = Recurrent.of(node).weights
+    if name in weights:
+        return Weights(value, *weights[name])
+    stored = ctx.dequantized.get(value)
     if (
-        found is None
-        or found.block
-        or found.value not in ctx.constants
-        or ctx.types[found.value].dtype not in (DType.INT8, DType.UINT8)
+        stored is None
+        or stored.block
+        or stored.value not in ctx.constants
+        or ctx.types[stored.value].dtype not in (DType.INT8, DType.UINT8)
     ):
         return None
     directions, rows, _ = ctx.types[value].shape
-    if not (found.zero_point == found.zero_point[0]).all() or found.axis not in (None, 0, 1):
+    if not (stored.zero_point == stored.zero_point[0]).all() or stored.axis not in (None, 0, 1):
         return None
-    scale = found.scale
-    if found.axis is not None:
-        scale = np.repeat(scale, rows) if found.axis == 0 else np.tile(scale, directions)
-    return Weights(found.value, scale.astype(np.float32), int(found.zero_point[0]))
+    scale = stored.scale
+    if stored.axis is not None:
+        scale = np.repeat(scale, rows) if stored.axis == 0 else np.tile(scale, directions)
+    return Weights(stored.value, scale.astype(np.float32), int(stored.zero_point[0]))
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
     operands = dict(zip(INPUTS[node.op], node.inputs, strict=False))
-    quantized = {name: kept for name in ("w", "r") if (kept := _quantized(ctx, node, name, operands[name]))}
+    quantized = {name: w for name in ("w", "r") if (w := _quantized(ctx, node, name, operands[name]))}
     shape_of_r = ctx.types[operands["r"]].shape
     operands |= {name: weights.value for name, weights in quantized.items()}
     inputs = {
@@ -178,13 +178,13 @@ def _form(node: OnnxNode) -> None:
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
         functions.append((name.lower(), alpha, beta))
-    made = Recurrent(
+    recurrent = Recurrent(
         functions=tuple(functions), clip=attrs.get("clip"), batch_first=bool(attrs.get("layout")),
         direction=attrs.get("direction", "forward"), input_forget=bool(attrs.get("input_forget")),
         linear_before_reset=bool(attrs.get("linear_before_reset")),
         weights=attrs.get("weights", {}), dynamic_state=attrs.get("dynamic_state", False),  # of DynamicQuantizeLSTM
     )  # fmt: skip
-    node.emit(made)
+    node.emit(recurrent)
 
 
 def _fits_weights(node: OnnxNode) -> bool:
@@ -219,7 +219,7 @@ def _dynamic_lstm(write: OnnxNode) -> None:
     weights = {}
     for name, index, first in (("w", 1, 8), ("r", 2, 10)):
         data = state.value_of(write.input(index), name.upper())
-        scales, zeros = (state.value_of(write.input(first + n), what) for n, what in ((0, "scale"), (1, "zero point")))
+        scales, zeros = (state.value_of(write.input(first + n), role) for n, role in ((0, "scale"), (1, "zero point")))
         if not (zeros == zeros.reshape(-1)[0]).all():
             raise Unsupported("its weights have more than one zero point")
         directions, _, rows = data.shape

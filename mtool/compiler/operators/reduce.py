@@ -65,13 +65,13 @@ def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int
     """Return the index into the input, the reduced axes, and the index of the output's element."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     rank, axes = len(kind.shape), Axes.of(node).axes
-    kept = [dim for dim in range(rank) if dim not in axes]
+    remaining = [dim for dim in range(rank) if dim not in axes]
     extra = {dim: len(result.shape) + number for number, dim in enumerate(axes)}
-    position = {dim: dim if Axes.of(node).keepdims else kept.index(dim) for dim in kept}
+    position = {dim: dim if Axes.of(node).keepdims else remaining.index(dim) for dim in remaining}
     index = tuple(axis(extra[dim] if dim in extra else position[dim]) for dim in range(rank))
     sizes = tuple((extra[dim], kind.shape[dim]) for dim in axes)
-    own = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
-    return index, sizes, own
+    out_index = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
+    return index, sizes, out_index
 
 
 def _reduce(ctx: Lowering, node: Node) -> None:
@@ -89,28 +89,28 @@ def _reduce(ctx: Lowering, node: Node) -> None:
 def _log_sum_exp(ctx: Lowering, node: Node) -> None:
     """ReduceLogSumExp 18: log(sum(exp(x - max))) + max, with an infinite maximum taken as 0."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    index, sizes, own = _index(ctx, node)
+    index, sizes, out_index = _index(ctx, node)
     dtype = kind.dtype
     top = ctx.value(f"{node.outputs[0]}.max", dtype, result.shape)
     highest = Expr("reduce", dtype, (load(0, dtype, index),), Reduction("maximum", sizes))
     infinite = call("isinf", highest, dtype=DType.BOOL)
     ctx.loop(node, call("where", infinite, const(0, dtype), highest, dtype=dtype), node.inputs[:1], top)
-    shifted = call("exp", call("sub", load(0, dtype, index), load(1, dtype, own)))
+    shifted = call("exp", call("sub", load(0, dtype, index), load(1, dtype, out_index)))
     total = Expr("reduce", dtype, (shifted,), Reduction("add", sizes))
-    ctx.loop(node, call("add", call("log", total), load(1, dtype, own)), [node.inputs[0], top])
+    ctx.loop(node, call("add", call("log", total), load(1, dtype, out_index)), [node.inputs[0], top])
 
 
 def _arg(ctx: Lowering, node: Node) -> None:
     """ArgMax, ArgMin 13: the first (or last) index of the extreme value, or of a NaN if there is one."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    index, sizes, own = _index(ctx, node)
+    index, sizes, out_index = _index(ctx, node)
     how = "maximum" if node.op == "ArgMax" else "minimum"
     extreme = ctx.value(f"{node.outputs[0]}.extreme", kind.dtype, result.shape)
     element = load(0, kind.dtype, index)
     ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
     number, size = sizes[0]
     last = ArgAxes.of(node).last
-    beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
+    beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, out_index), dtype=DType.BOOL)
     outside = const(0 if last else size - 1, DType.INT32)  # a neutral start for the search of an index
     dim = call("where", beyond, outside, axis(number), dtype=DType.INT32)
     chosen = Expr("reduce", DType.INT32, (dim,), Reduction("maximum" if last else "minimum", sizes))

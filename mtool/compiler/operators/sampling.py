@@ -203,11 +203,11 @@ def _form(node: OnnxNode) -> None:
         region = value_of(roi, "roi").tolist()
         for n, axis in enumerate(axes):
             rois[axis] = (float(region[n]), float(region[n + len(axes)]))
-    made = attributes_of(
+    resize = attributes_of(
         Resize, attrs, scales=tuple(all_scales), rois=tuple(rois), coordinate_transformation_mode=mode,
         nearest_mode=attrs.get("nearest_mode", "simple" if upsample else "round_prefer_floor"),
     )  # fmt: skip
-    node.emit(made, op="Resize", inputs=node.inputs[:1])
+    node.emit(resize, op="Resize", inputs=node.inputs[:1])
 
 
 def _cases(draw: Draw, op: Operator) -> Case:

@@ -126,30 +126,30 @@ def _joined(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorT
 _WINDOW = by_template(
     "signal_window", "x window", "y",
     lambda ctx, node: {**_shifted(ctx, node), "length": ctx.types[node.inputs[1]].shape[0]},
-    each=7, overwrites={"y": "x"},
+    cost=7, overwrites={"y": "x"},
 )  # fmt: skip
 # fft_auto_scale.cc: x shifted left by the number of unused bits.
 _AUTO_SCALE = by_template(
     "signal_auto_scale", "x", "y scale_bits",
-    lambda ctx, node: {**_unshifted(ctx, node), "strict": AutoScale.of(node).strict}, each=13, headers=_SIGNAL,
+    lambda ctx, node: {**_unshifted(ctx, node), "strict": AutoScale.of(node).strict}, cost=13, headers=_SIGNAL,
 )  # fmt: skip
 # energy.cc: the sum of the squares of a complex number's parts.
 _ENERGY = by_template(
     "signal_energy", "x", "y",
-    lambda ctx, node: {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)}, each=4,
+    lambda ctx, node: {"count": ctx.types[node.outputs[0]].count, "energy": Energy.of(node)}, cost=4,
 )  # fmt: skip
 # filter_bank_square_root.cc: rounded square roots, shifted back by the shift of the transform's input.
-_SQUARE_ROOT = by_template("signal_square_root", "x scale_bits", "y", _unshifted, each=133, headers=_SIGNAL)
+_SQUARE_ROOT = by_template("signal_square_root", "x scale_bits", "y", _unshifted, cost=133, headers=_SIGNAL)
 # filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is a state.
 _SUBTRACTION = by_template(
     "signal_spectral_subtraction", "x noise", "y next",
-    lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "options": SpectralSubtraction.of(node)}, each=33,
+    lambda ctx, node: {"count": ctx.types[node.inputs[0]].count, "options": SpectralSubtraction.of(node)}, cost=33,
     overwrites={"next": "noise"},
 )  # fmt: skip
 # pcan_argc_fixed.cc: a gain that depends on the noise, and compression of large values.
-_PCAN = by_template("signal_pcan", "x noise gains", "y", _shifted, each=25, headers=_SIGNAL, overwrites={"y": "x"})
+_PCAN = by_template("signal_pcan", "x noise gains", "y", _shifted, cost=25, headers=_SIGNAL, overwrites={"y": "x"})
 # overlap_add.cc: the sum of overlapping frames; the part for the next call is kept.
-_OVERLAP_ADD = by_template("signal_overlap_add", "x rest", "y next", _overlap, each=8, overwrites={"next": "rest"})
+_OVERLAP_ADD = by_template("signal_overlap_add", "x rest", "y next", _overlap, cost=8, overwrites={"next": "rest"})
 
 
 # SignalRfft, SignalIrfft: the fast Fourier transforms of real numbers of TensorFlow Lite Micro's Signal library.
@@ -171,15 +171,15 @@ class Transform(Attributes):
 
 def radices_of(length: int) -> tuple[int, ...]:
     """Return the stages of a complex transform, as KISS FFT's kf_factor."""
-    found, radix, rest, most = [], 4, length, math.isqrt(length)
+    radices, radix, rest, most = [], 4, length, math.isqrt(length)
     while rest > 1:
         while rest % radix:
             radix = {4: 2, 2: 3}.get(radix, radix + 2)
             if radix > most:
                 radix = rest
         rest //= radix
-        found.append(radix)
-    return tuple(found)
+        radices.append(radix)
+    return tuple(radices)
 
 
 def points_of(phases: Sequence[float], dtype: DType) -> Array:
@@ -232,7 +232,7 @@ def spectra(
     template_node(ctx, node, "signal_rfft", inputs, {"y": node.outputs[0]}, values, headers=headers, instructions=cost)
 
 
-_EACH: Mapping[DType, tuple[tuple[str, float, float], ...]] = {
+_COSTS: Mapping[DType, tuple[tuple[str, float, float], ...]] = {
     DType.FLOAT32: (("has_mve", 3.3, 9.3), ("", 15.5, 8)),
     DType.INT16: (("has_mve", 1.8, 7.2), ("has_dsp", 10.6, 16), ("", 26, 20)),
     DType.INT32: (("has_dsp", 66, -31), ("", 86, 0)),
@@ -242,7 +242,7 @@ _EACH: Mapping[DType, tuple[tuple[str, float, float], ...]] = {
 
 def _instructions(dtype: DType, length: int, rows: int) -> tuple[tuple[str, float], ...]:
     half = length // 2
-    return tuple((core, rows * half * (len(radices_of(half)) * each + rest)) for core, each, rest in _EACH[dtype])
+    return tuple((core, rows * half * (len(radices_of(half)) * cost + rest)) for core, cost, rest in _COSTS[dtype])
 
 
 def _stages(dtype: DType, length: int) -> dict[str, Any]:
@@ -360,11 +360,11 @@ _BIQUAD = by_template(
 
 def _check_biquad(node: OnnxNode) -> None:
     kinds = [node.kind(value) for value in node.inputs]
-    shapes = [one.shape for one in kinds]
+    shapes = [kind.shape for kind in kinds]
     sections = shapes[1][0] if shapes[1] else 0
     if len(shapes[0]) != 1 or not sections or shapes[1:] != [(sections, 6), (sections, 2)]:
-        raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(one)) for one in shapes)}")
-    if {one.dtype for one in kinds} != {DType.FLOAT32}:
+        raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(shape)) for shape in shapes)}")
+    if {kind.dtype for kind in kinds} != {DType.FLOAT32}:
         raise Unsupported(f"its inputs are {', '.join(map(str, kinds))}; expected float32")
 
 

@@ -12,8 +12,8 @@ def verify(graph: Graph) -> None:
     Raises:
         AssertionError: the graph is not valid, which is a bug in the pass that made it.
     """
-    for one in control.with_own_bodies(graph):
-        verify_own(one)
+    for inner in control.with_own_bodies(graph):
+        verify_own(inner)
 
 
 def verify_own(graph: Graph) -> None:

@@ -35,17 +35,17 @@ class Window(Attributes):
         """The number of spatial dimensions."""
         return len(self.kernel)
 
-    def ends(self, made: Sequence[int]) -> tuple[int, ...]:
-        """Return the end (exclusive) of `made` windows along each dimension."""
-        sizes = zip(made, self.kernel, self.strides, self.dilations, self.pads, strict=False)
+    def ends(self, out_size: Sequence[int]) -> tuple[int, ...]:
+        """Return the end (exclusive) of `out_size` windows along each dimension."""
+        sizes = zip(out_size, self.kernel, self.strides, self.dilations, self.pads, strict=False)
         return tuple((count - 1) * stride + (taps - 1) * step + 1 - pad for count, taps, stride, step, pad in sizes)
 
-    def inside(self, size: Sequence[int], made: Sequence[int]) -> list[Array]:
-        """Return, for each dimension, how many taps of each of `made` windows lie inside an input of `size`."""
+    def inside(self, size: Sequence[int], out_size: Sequence[int]) -> list[Array]:
+        """Return, for each dimension, how many taps of each of `out_size` windows lie inside an input of `size`."""
         counts = []
         for n in range(self.rank):
             taps = np.arange(self.kernel[n]) * self.dilations[n] - self.pads[n]
-            places = (np.arange(made[n]) * self.strides[n])[:, None] + taps
+            places = (np.arange(out_size[n]) * self.strides[n])[:, None] + taps
             counts.append(((places >= 0) & (places < size[n])).sum(axis=1))
         return counts
 

@@ -26,10 +26,10 @@ def clamp_indices(graph: Graph) -> Graph:
     }
 
     def clamped(_: Rewriter, node: Node) -> Node:
-        attrs, made = Computation.of(node), graph.types[node.outputs[0]]
-        ranges = Ranges(attrs.expr, made.shape, [proven.get(value) for value in node.inputs])
-        expr = _kept(attrs.expr, node, graph, ranges)
-        reach = ranges.of(expr) if isinstance(attrs, Loop) and made.dtype.is_integer else None
+        attrs, output = Computation.of(node), graph.types[node.outputs[0]]
+        ranges = Ranges(attrs.expr, output.shape, [proven.get(value) for value in node.inputs])
+        expr = _with_clamps(attrs.expr, node, graph, ranges)
+        reach = ranges.of(expr) if isinstance(attrs, Loop) and output.dtype.is_integer else None
         if reach is not None:
             proven[node.outputs[0]] = reach
         return node if expr is attrs.expr else replace(node, attrs=replace(attrs, expr=expr))
@@ -42,7 +42,7 @@ def _is_computed(index: Expr) -> bool:
     return any(part.op in ("load", "acc", "reduce") for part in index.walk())
 
 
-def _kept(expr: Expr, node: Node, graph: Graph, ranges: Ranges) -> Expr:
+def _with_clamps(expr: Expr, node: Node, graph: Graph, ranges: Ranges) -> Expr:
     """Return the expression with unproven indices clamped."""
     loads = {part for part in expr.walk() if part.op == "load" and any(map(_is_computed, part.args))}
     shapes = {part: graph.types[node.inputs[part.value]].shape for part in loads}
@@ -59,7 +59,7 @@ def _kept(expr: Expr, node: Node, graph: Graph, ranges: Ranges) -> Expr:
         if part in unproven:
             if 0 in shapes[part]:
                 return const(0, part.dtype)  # there is nothing to read
-            args = [_clamped(*each) for each in zip(args, shapes[part], reach[part], strict=True)]
+            args = [_clamped(*triple) for triple in zip(args, shapes[part], reach[part], strict=True)]
         same = all(new is old for new, old in zip(args, part.args, strict=True))
         return part if same else replace(part, args=tuple(args))
 
@@ -84,11 +84,10 @@ def _guarded(expr: Expr) -> Iterator[tuple[Expr, Facts]]:
 
 
 def _is_inside(load: Expr, shape: Sequence[int], reach: Sequence[Range | None], facts: Facts) -> bool:
-    for index, size, own in zip(load.args, shape, reach, strict=True):
-        found = own
+    for index, size, bounds in zip(load.args, shape, reach, strict=True):
         for subject, fact in facts:
-            found = common(found, fact) if subject == index else found
-        if size != 1 and (found is None or found[0] < 0 or found[1] >= size):  # a dimension of 1 has no index in C
+            bounds = common(bounds, fact) if subject == index else bounds
+        if size != 1 and (bounds is None or bounds[0] < 0 or bounds[1] >= size):  # a dimension of 1 has no index in C
             return False
     return True
 

@@ -18,7 +18,7 @@ def prune(graph: Graph, *, deep: bool = True) -> Graph:
 
 def _pruned(graph: Graph, *, deep: bool) -> Graph:
     needed = {*graph.outputs}
-    kept = []
+    nodes = []
     for node in reversed(graph.nodes):
         if not needed & {*node.outputs}:
             continue
@@ -26,10 +26,10 @@ def _pruned(graph: Graph, *, deep: bool) -> Graph:
             node = _pruned_branches(node, node.attrs, needed, deep=deep)
         elif isinstance(node.attrs, Rounds):
             node = _pruned_rounds(node, node.attrs, needed, deep=deep)
-        kept.append(node)
+        nodes.append(node)
         needed.update(node.inputs)
     rewriter = Rewriter(graph)
-    rewriter.nodes = kept[::-1]
+    rewriter.nodes = nodes[::-1]
     return rewriter.finish()
 
 
@@ -73,28 +73,28 @@ def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: 
     is_used = [last >= 0 and node.outputs[last] in needed for _, last in places]
     used_rows = [number for number, value in enumerate(rows) if value in needed]
     first_outputs = [*body.outputs[: attrs.goes_on], *(inner_rows[number] for number in used_rows)]
-    kept = sorted(_carried_by(body, [*first_outputs, *itertools.compress(outs, is_used)], ins, outs))
-    pruned = _pruned_body(body, [*first_outputs, *(outs[number] for number in kept)], deep=deep)
+    carried = sorted(_carried_by(body, [*first_outputs, *itertools.compress(outs, is_used)], ins, outs))
+    pruned = _pruned_body(body, [*first_outputs, *(outs[number] for number in carried)], deep=deep)
     others = node.inputs[attrs.first_row :]
     reads = _read_in(pruned)
     read = [number for number in range(len(others)) if body.inputs[number] in reads]
     round_number = body.inputs[len(others)]
-    inner = [*(body.inputs[number] for number in read), round_number, *(ins[number] for number in kept)]
+    inner = [*(body.inputs[number] for number in read), round_number, *(ins[number] for number in carried)]
     inputs = [
         *node.inputs[: attrs.first_carried],
-        *(node.inputs[places[number][0]] for number in kept if attrs.carried[number].is_given),
+        *(node.inputs[places[number][0]] for number in carried if attrs.carried[number].is_given),
         *(others[number] for number in read),
     ]
     backwards = tuple(attrs.backwards[number] for number in read if number < len(attrs.backwards))
     outputs = [
-        *(node.outputs[places[number][1]] for number in kept if is_used[number]),
+        *(node.outputs[places[number][1]] for number in carried if is_used[number]),
         *(rows[number] for number in used_rows),
         *(node.outputs[-1:] if counts else ()),
     ]
     changed = replace(
         attrs,
         bodies=(_with_inputs(pruned, inner),),
-        carried=tuple(replace(attrs.carried[number], is_output=is_used[number]) for number in kept),
+        carried=tuple(replace(attrs.carried[number], is_output=is_used[number]) for number in carried),
         backwards=backwards,
         reversed=tuple(attrs.reversed[number] for number in used_rows),
         counts=counts,

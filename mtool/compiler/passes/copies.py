@@ -11,9 +11,9 @@ def copy_constant_inputs(graph: Graph) -> Graph:
     """Copy the constants that kernels read as their activations, such as a tensor without elements that is padded."""
 
     def copied(rewriter: Rewriter, node: Node) -> Node:
-        inputs, own = list(node.inputs), SPECIFICATIONS[node.op].fixed_operands(node)
+        inputs, operands = list(node.inputs), SPECIFICATIONS[node.op].fixed_operands(node)
         for index, value in enumerate(inputs):
-            in_arena = isinstance(node.attrs, Control) or (index < len(own) and own[index].is_in_arena)
+            in_arena = isinstance(node.attrs, Control) or (index < len(operands) and operands[index].is_in_arena)
             if in_arena and value in graph.constants:
                 inputs[index] = _copy_of(rewriter, value, is_read=True)
         return replace(node, inputs=tuple(inputs))

@@ -32,14 +32,14 @@ def remove_dead_channels(graph: Graph, target: Target) -> Graph:
 
     The remaining number of channels is a multiple of the target's vector length.
     """
-    found = _Channels(graph)
+    analysis = _Channels(graph)
     multiple = 16 if "mve" in target.features else 4 if "dsp" in target.features else 2
-    each = {value: found.kept(value, multiple) for value in graph.types}
-    kept = _agreed(graph, {value: keep for value, keep in each.items() if keep is not None})
-    return _removed(graph, found, kept) if kept else graph
+    choices = {value: analysis.to_keep(value, multiple) for value in graph.types}
+    channels = _agreed(graph, {value: keep for value, keep in choices.items() if keep is not None})
+    return _removed(graph, analysis, channels) if channels else graph
 
 
-def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]:
+def _agreed(graph: Graph, channels: Mapping[str, list[int]]) -> dict[str, list[int]]:
     """Keep the same channels before and after a depthwise, a pool or a view: the union, or all."""
     first: dict[str, str] = {}  # the representative of all values that have to agree
     for node in graph.nodes:
@@ -47,14 +47,14 @@ def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]
             before = node.inputs[0]
             first[node.outputs[0]] = first.setdefault(before, before)
     groups: dict[str, list[str]] = {}
-    for value in {**first, **kept}:
+    for value in {**first, **channels}:
         groups.setdefault(first.get(value, value), []).append(value)
     unions = {
-        start: sorted({channel for value in values for channel in kept[value]})
+        start: sorted({channel for value in values for channel in channels[value]})
         for start, values in groups.items()
-        if all(value in kept for value in values)
+        if all(value in channels for value in values)
     }
-    return {value: unions[start] for value in kept if (start := first.get(value, value)) in unions}
+    return {value: unions[start] for value in channels if (start := first.get(value, value)) in unions}
 
 
 def _channels(node: Node, graph: Graph) -> Channels:
@@ -80,18 +80,18 @@ def _filters(node: Node, graph: Graph) -> Array:
 
 def _products(weights: Array, inputs: Array) -> Array:
     """Return int64 [O, taps]: the sums over channels of weights [O, taps, C] times inputs [C]."""
-    made = np.zeros(weights.shape[:2], np.int64)
+    sums = np.zeros(weights.shape[:2], np.int64)
     for rows in row_blocks(weights):
-        made[rows] = weights[rows].astype(np.int64) @ inputs
-    return made
+        sums[rows] = weights[rows].astype(np.int64) @ inputs
+    return sums
 
 
 def _without(weights: Array, channels: list[int]) -> Array:
     """Return bool [O]: the filters of weights [O, taps, C] that are 0 at these channels."""
-    made = np.zeros(len(weights), bool)
+    is_zero = np.zeros(len(weights), bool)
     for rows in row_blocks(weights):
-        made[rows] = ~weights[rows][:, :, channels].any(axis=(1, 2))
-    return made
+        is_zero[rows] = ~weights[rows][:, :, channels].any(axis=(1, 2))
+    return is_zero
 
 
 def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
@@ -184,12 +184,12 @@ class _Channels:
     def _gone(self, value: str) -> Array | None:
         """Return bool [channels]: a value's channels that no reader needs; None: none."""
         readers = {node.name: node for node in self.consumers.get(value, ())} if value not in self.outputs else {}
-        found: list[Array] = []
+        masks: list[Array] = []
         for node in readers.values():
             if (absorbed := self._absorbed(node, value)) is None:
                 return None
-            found.append(absorbed)
-        return np.asarray(np.logical_and.reduce(found)) if found else None
+            masks.append(absorbed)
+        return np.asarray(np.logical_and.reduce(masks)) if masks else None
 
     def _absorbed(self, node: Node, value: str) -> Array | None:
         """Return bool [channels]: a value's channels that one reader can do without; None: none."""
@@ -205,7 +205,7 @@ class _Channels:
             absorbed[channel] = everywhere or constant == WeightedSum.of(node).pad_value
         return absorbed
 
-    def kept(self, value: str, multiple: int) -> list[int] | None:
+    def to_keep(self, value: str, multiple: int) -> list[int] | None:
         """Return the channels of a value to keep; None: all."""
         maker, gone = self.makers.get(value), self.gone.get(value)
         if maker is None or gone is None or not _reads_only_itself(maker, self.graph):
@@ -228,31 +228,31 @@ def _reads_only_itself(node: Node, graph: Graph) -> bool:
     return all(node.inputs[number] in graph.constants for number in node.attrs.epilogue.operands())
 
 
-def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> Graph:
+def _removed(graph: Graph, analysis: _Channels, channels: Mapping[str, list[int]]) -> Graph:
     rewriter = Rewriter(graph)
-    for value, keep in kept.items():
+    for value, keep in channels.items():
         kind = graph.types[value]
         rewriter.types[value] = TensorType(kind.dtype, (*kind.shape[:-1], len(keep)))
         if value in rewriter.sources:
             rewriter.sources[value] = rewriter.sources[value].then(("take", tuple(keep)))
     for node in graph.nodes:
-        before, after = kept.get(node.inputs[0] if node.inputs else ""), kept.get(node.outputs[0])
+        before, after = channels.get(node.inputs[0] if node.inputs else ""), channels.get(node.outputs[0])
         if before is None and after is None:
             rewriter.keep(node)
         elif isinstance(node.attrs, WeightedSum):
-            rewriter.keep(_narrowed(node, graph, found, rewriter, before, after))
+            rewriter.keep(_narrowed(node, graph, analysis, rewriter, before, after))
         else:
             rewriter.keep(replace(node, inputs=_sliced_operands(node, graph, rewriter, after, first=1)))
     return rewriter.finish()
 
 
 def _narrowed(
-    node: Node, graph: Graph, channels: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
+    node: Node, graph: Graph, analysis: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
 ) -> Node:
     """Return a kernel without the removed input and output channels."""
     weights, bias = graph.constants[node.inputs[1]], graph.constants[node.inputs[2]]
     if before is not None and _mixes(node, graph):
-        constants = channels.constants.get(node.inputs[0], {})
+        constants = analysis.constants.get(node.inputs[0], {})
         gone = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
         values = np.array([constants.get(channel, 0) for channel in gone], np.int64)
         share = _products(_filters(node, graph)[:, :, gone], values).sum(axis=1)
@@ -280,8 +280,8 @@ def _sliced_operands(
     for part in node.attrs.epilogue.walk():
         if part.op != "load" or part.value < first or not part.args:
             continue
-        own, data = part.args[-1], graph.constants[node.inputs[part.value]]
-        if own.op == "axis" and own.value == last and data.shape[-1] > 1:
+        index, data = part.args[-1], graph.constants[node.inputs[part.value]]
+        if index.op == "axis" and index.value == last and data.shape[-1] > 1:
             cut = np.ascontiguousarray(data[..., after])
             inputs[part.value] = rewriter.constant(f"{node.name}/parameter", cut)
     return tuple(inputs)

@@ -133,8 +133,8 @@ def _bias(value: str, graph: Graph, producers: Mapping[str, Node]) -> Array | No
     """Return a constant bias, one number per channel, or one number for all; None: it is not constant."""
     data = graph.constants.get(value)
     maker = producers.get(value)
-    if data is None and maker is not None and (found := _integers(maker, 0, graph, np.int32)):
-        data = real_numbers(found[0], found[1], np.zeros(1, np.int32), 0)
+    if data is None and maker is not None and (stored := _integers(maker, 0, graph, np.int32)):
+        data = real_numbers(stored[0], stored[1], np.zeros(1, np.int32), 0)
     if data is None or data.size not in (1, *data.shape[-1:]):
         return None
     return data.reshape(-1).astype(np.float64)
@@ -145,10 +145,10 @@ def _integers(node: Node, axis: int, graph: Graph, kind: type = np.int8) -> tupl
 
     None: it is another node, or they are not of this type then.
     """
-    found = stored_constant(node, graph.constants)
-    if found is None or (found[1].size > 1 and (found[3] != axis or found[1].size != found[0].shape[axis])):
+    stored = stored_constant(node, graph.constants)
+    if stored is None or (stored[1].size > 1 and (stored[3] != axis or stored[1].size != stored[0].shape[axis])):
         return None
-    data, scale, point, _ = found
+    data, scale, point, _ = stored
     view = [-1 if dim == axis and point.size > 1 else 1 for dim in range(data.ndim)]
     centred = data.astype(np.int64) - point.astype(np.int64).reshape(view)
     limits = np.iinfo(kind)

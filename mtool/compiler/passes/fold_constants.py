@@ -97,13 +97,13 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
             data = (bias + addend).astype(np.float32)
         else:
             steps = addend.astype(np.float64) / scale
-            own = attrs.float_bias  # the operator's own bias, which the accumulator's bound includes
+            biased = attrs.float_bias  # the accumulator's bound includes the operator's bias
             attrs = replace(attrs, float_bias=False)
-            rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer and _are_fine(scale, node, rewriter)
-            if not (rounded or are_whole(steps)) or (not own and np.abs(steps).max(initial=0) > 2**30):
+            rounded = biased and rewriter.types[node.outputs[0]].dtype.is_integer and _are_fine(scale, node, rewriter)
+            if not (rounded or are_whole(steps)) or (not biased and np.abs(steps).max(initial=0) > 2**30):
                 continue
             data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(bias.dtype)
-            if not own:
+            if not biased:
                 attrs = replace(attrs, acc_bound=attrs.acc_bound + int(np.abs(steps).max(initial=0)) + 1)
                 if bias.dtype == np.int32 and attrs.acc_bound >= 2**31:
                     continue
@@ -129,9 +129,9 @@ def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
     if data is None or not expr.args:
         return None
     last = len(rewriter.types[node.outputs[0]].shape) - 1
-    own = expr.args[-1]
+    channel = expr.args[-1]
     lead = all(index.op == "const" for index in expr.args[:-1])
-    if not lead or own.op != "axis" or own.value != last or data.size != channels:
+    if not lead or channel.op != "axis" or channel.value != last or data.size != channels:
         return None
     return data.reshape(-1)
 
@@ -157,17 +157,17 @@ def _compared(node: Node, rewriter: Rewriter) -> Node:
     """
     attrs, total, last = WeightedSum.of(node), acc(DType.INT32), len(rewriter.types[node.outputs[0]].shape) - 1
     weights, bias = (rewriter.constants[value] for value in node.inputs[1:3])
-    found = [part for part in attrs.epilogue.walk() if part.op in COMPARISONS and total in part.walk()]
-    if not found or not attrs.acc_bound or not (_is_only_use(found[0], attrs.epilogue) and _is_monotonic(found[0])):
+    test = next((part for part in attrs.epilogue.walk() if part.op in COMPARISONS and total in part.walk()), None)
+    if test is None or not attrs.acc_bound or not (_is_only_use(test, attrs.epilogue) and _is_monotonic(test)):
         return node
-    loads = [part for part in found[0].walk(indices=False) if part.op == "load"]
+    loads = [part for part in test.walk(indices=False) if part.op == "load"]
     if any(_vector(part, node, rewriter) is None for part in loads):
         return node
     data = [rewriter.constants.get(value, bias) for value in node.inputs]
     shape = (*(1 for _ in range(last)), len(bias))
 
     def holds(sums: Array) -> Array:
-        return evaluate(found[0], data, shape, sums.astype(np.int32)).reshape(-1)
+        return evaluate(test, data, shape, sums.astype(np.int32)).reshape(-1)
 
     most = np.full(len(bias), attrs.acc_bound, np.int64)
     sign = np.where(holds(-most) & ~holds(most), -1, 1)
@@ -180,20 +180,20 @@ def _compared(node: Node, rewriter: Rewriter) -> Node:
     bound = attrs.acc_bound + int(np.abs(low).max(initial=0))
     if bound >= 1 << 31 or (turned != turned.astype(weights.dtype)).any():
         return node
-    named = {"weights": turned.astype(weights.dtype), "bias": (sign * bias.astype(np.int64) - low).astype(np.int32)}
-    own = [rewriter.constant(f"{node.name}/{name}", held) for name, held in named.items()]
-    expr = attrs.epilogue.with_part(found[0], compare("greater_equal", total, 0))
+    constants = {"weights": turned.astype(weights.dtype), "bias": (sign * bias.astype(np.int64) - low).astype(np.int32)}
+    parameters = [rewriter.constant(f"{node.name}/{name}", array) for name, array in constants.items()]
+    expr = attrs.epilogue.with_part(test, compare("greater_equal", total, 0))
     changed = replace(attrs, expr=expr, acc_bound=bound, float_bias=False)
-    return replace(node, attrs=changed, inputs=(node.inputs[0], *own, *node.inputs[3:]))
+    return replace(node, attrs=changed, inputs=(node.inputs[0], *parameters, *node.inputs[3:]))
 
 
 def _is_monotonic(part: Expr) -> bool:
     """Whether a comparison is of a sum that float arithmetic with finite constants moves in one direction."""
-    for one in part.walk():
-        sums = [arg for arg in one.args if any(inner.op == "acc" for inner in arg.walk())]
-        is_float = one.op == "cast" and one.dtype is DType.FLOAT32
-        if sums and not (len(sums) == 1 and (is_float or one is part or one.op in MONOTONIC)):
+    for expr in part.walk():
+        sums = [arg for arg in expr.args if any(inner.op == "acc" for inner in arg.walk())]
+        is_float = expr.op == "cast" and expr.dtype is DType.FLOAT32
+        if sums and not (len(sums) == 1 and (is_float or expr is part or expr.op in MONOTONIC)):
             return False
-        if one.op == "const" and not np.isfinite(one.value):
+        if expr.op == "const" and not np.isfinite(expr.value):
             return False
     return True

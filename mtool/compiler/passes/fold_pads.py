@@ -124,10 +124,10 @@ def _moved(node: Node, border: Border, graph: Graph) -> Border | None:
     if node.op in ("QuantizeLinear", "DequantizeLinear"):
         value = _converted(node, border.value, graph)
         return None if value is None else replace(border, value=value)
-    own = _border(node, graph) if isinstance(node.attrs, Pad) else None
-    if own is not None and np.array_equal(own.value, border.value):
-        before = tuple(a + b for a, b in zip(own.before, border.before, strict=True))
-        return Border(before, tuple(a + b for a, b in zip(own.behind, border.behind, strict=True)), border.value)
+    padding = _border(node, graph) if isinstance(node.attrs, Pad) else None
+    if padding is not None and np.array_equal(padding.value, border.value):
+        before = tuple(a + b for a, b in zip(padding.before, border.before, strict=True))
+        return Border(before, tuple(a + b for a, b in zip(padding.behind, border.behind, strict=True)), border.value)
     return None
 
 
@@ -143,9 +143,9 @@ def _reshaped(border: Border, shape: Sides, result: Sides) -> Border | None:
 
 def _converted(node: Node, value: Array, graph: Graph) -> Array | None:
     """Apply a quantization or dequantization with one constant scale to a number."""
-    data = [graph.constants.get(one) for one in node.inputs[1:] if one]
-    constants = [one.reshape(-1)[0] for one in data if one is not None and one.size == 1]
-    before, after = (graph.types[one].dtype for one in (node.inputs[0], node.outputs[0]))
+    data = [graph.constants.get(name) for name in node.inputs[1:] if name]
+    constants = [array.reshape(-1)[0] for array in data if array is not None and array.size == 1]
+    before, after = (graph.types[name].dtype for name in (node.inputs[0], node.outputs[0]))
     real, integer = (before, after) if node.op == "QuantizeLinear" else (after, before)
     is_plain = real is DType.FLOAT32 and integer.is_integer and integer.size <= 2
     if len(constants) < len(data) or Quantization.of(node).block_size or not is_plain:
@@ -183,21 +183,21 @@ def _zero(node: Node, graph: Graph) -> int | None:
     return int(point.reshape(-1)[0]) if point is not None and point.size == 1 else None
 
 
-def _pads(attrs: Window, border: Border, inner: Sides, made: Sides) -> Sides:
-    """Return a window's pads plus a border's; at the end as far as `made` windows reach beyond an input of `inner`."""
+def _pads(attrs: Window, border: Border, inner: Sides, out_size: Sides) -> Sides:
+    """Return a window's pads plus a border's; at the end only as far as `out_size` windows reach beyond `inner`."""
     before = tuple(pad + more for pad, more in zip(attrs.pads, border.before[2:], strict=False))
-    ends = replace(attrs, pads=before).ends(made)
+    ends = replace(attrs, pads=before).ends(out_size)
     return (*before, *(max(end - size, 0) for end, size in zip(ends, inner, strict=True)))
 
 
-def _pool(attrs: Pool, border: Border, inner: Sides, made: Sides, least: Callable[[], Array]) -> Pool | None:
+def _pool(attrs: Pool, border: Border, inner: Sides, out_size: Sides, least: Callable[[], Array]) -> Pool | None:
     """Return a pool that does the padding itself, if none of its windows lies entirely in the padding.
 
     Padding does not change a maximum if no element is below it; an average may be padded with zeros if it counts them.
     """
     limits = tuple(limit - more for limit, more in zip(attrs.limits, border.before[2:], strict=True))
-    pool = replace(attrs, pads=_pads(attrs, border, inner, made), limits=limits)
-    if not all(counts.all() for counts in pool.inside(inner, made)):
+    pool = replace(attrs, pads=_pads(attrs, border, inner, out_size), limits=limits)
+    if not all(counts.all() for counts in pool.inside(inner, out_size)):
         return None
     if attrs.kind == "max" and border.value <= least():
         return pool
@@ -222,11 +222,11 @@ class _Facts:
                 break
             path.append(node)
             value = node.inputs[0]
-        found = _lowest(self.graph.types[value].dtype)
+        bound = _lowest(self.graph.types[value].dtype)
         for node in reversed(path):
-            after = self._after(node, found)
-            found = _lowest(self.graph.types[node.outputs[0]].dtype) if after is None else after
-        return found
+            after = self._after(node, bound)
+            bound = _lowest(self.graph.types[node.outputs[0]].dtype) if after is None else after
+        return bound
 
     def _after(self, node: Node, least: Array) -> Array | None:
         """Return the lower bound of a node's result from that of its input; None: unbounded."""

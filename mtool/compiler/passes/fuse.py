@@ -165,7 +165,7 @@ def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dic
 
 def _of_both(node: Node, first: Node, second: Node) -> Node:
     """Return a node named after two nodes."""
-    words = [word for one in (first, second) for word in Computation.of(one).label.split("+") if word]
+    words = [word for part in (first, second) for word in Computation.of(part).label.split("+") if word]
     attrs = replace(Computation.of(node), label="+".join(dict.fromkeys(words)))
     return replace(node, attrs=attrs, origins=tuple(dict.fromkeys([*first.origins, *second.origins])))
 
@@ -221,8 +221,8 @@ def quantize_before_moves(graph: Graph) -> Graph:
         node = waiting.pop()
         move = _move_before(node, editor)
         if move is not None:
-            made = editor.change(move, partial(_exchanged, loop=node), without=node)
-            waiting += reversed(made[:-1])
+            nodes = editor.change(move, partial(_exchanged, loop=node), without=node)
+            waiting += reversed(nodes[:-1])
     return editor.finish()
 
 
@@ -246,12 +246,12 @@ def _is_narrowing(node: Node, graph: Editor) -> bool:
     """Whether a loop converts each element of its one operand to a smaller type."""
     if not isinstance(node.attrs, Loop) or len(node.inputs) != 1:
         return False
-    read, made = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    source, result = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     plain = all(
-        part.op not in ("axis", "reduce") and (part.op != "load" or part.args == identity(len(made.shape)))
+        part.op not in ("axis", "reduce") and (part.op != "load" or part.args == identity(len(result.shape)))
         for part in node.attrs.expr.walk(indices=False)
     )
-    return plain and read.shape == made.shape and made.dtype.size < read.dtype.size
+    return plain and source.shape == result.shape and result.dtype.size < source.dtype.size
 
 
 def _exchanged(editor: Editor, move: Node, loop: Node) -> None:
@@ -261,13 +261,13 @@ def _exchanged(editor: Editor, move: Node, loop: Node) -> None:
     if isinstance(attrs, Loop):
         attrs = replace(attrs, expr=replace(attrs.expr, dtype=dtype))
         sources = (move.inputs[attrs.expr.value],)
-    made = {}
+    outputs = {}
     for value in dict.fromkeys(sources):
-        made[value] = editor.value(f"{value}.q", dtype, editor.types[value].shape)
+        outputs[value] = editor.value(f"{value}.q", dtype, editor.types[value].shape)
         rank = len(editor.types[value].shape)  # a move may leave out a dimension
         expr = Loop.of(loop).expr.rewrite(partial(_at_rank, rank=rank))
-        editor.node("loop", [value], [made[value]], replace(Loop.of(loop), expr=expr), like=loop)
-    inputs = [made.get(value, value) for value in move.inputs]
+        editor.node("loop", [value], [outputs[value]], replace(Loop.of(loop), expr=expr), like=loop)
+    inputs = [outputs.get(value, value) for value in move.inputs]
     editor.node(move.op, inputs, loop.outputs, attrs, like=move, origins=loop.origins)
 
 

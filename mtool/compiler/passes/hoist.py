@@ -38,11 +38,11 @@ def hoist_broadcasts(graph: Graph) -> Graph:
             current = waiting.pop()
             attrs, shape = Computation.of(current), rewriter.types[current.outputs[0]].shape
             shapes = [rewriter.types[value].shape for value in current.inputs]
-            found = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), shapes, is_enough)
-            if found is None:
+            candidate = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), shapes, is_enough)
+            if candidate is None:
                 rewriter.keep(current)
             else:
-                waiting += reversed(with_part_before(rewriter, current, *found))
+                waiting += reversed(with_part_before(rewriter, current, *candidate))
 
     return rewritten(graph, hoisted, Computation)
 
@@ -57,18 +57,18 @@ def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collectio
     attrs, shape = Computation.of(node), rewriter.types[node.outputs[0]].shape
     rank, sizes = len(shape), sizes_of(attrs.expr, shape)
     extra = sorted(number for number in axes if number >= rank)
-    kept = [size if number in axes else 1 for number, size in enumerate(shape)]
-    value = rewriter.value(f"{node.outputs[0]}.part", part.dtype, [*kept, *(sizes[number] for number in extra)])
+    dims = [size if number in axes else 1 for number, size in enumerate(shape)]
+    value = rewriter.value(f"{node.outputs[0]}.part", part.dtype, [*dims, *(sizes[number] for number in extra)])
     body = part.with_axes({number: axis(rank + behind) for behind, number in enumerate(extra)})
     operands = sorted(body.operands())
-    made = Node(
+    loop = Node(
         "loop", rewriter.unique(node.name), tuple(node.inputs[number] for number in operands), (value,),
         Loop(expr=body.with_operands({old: new for new, old in enumerate(operands)}), label=_label(attrs, part)),
         node.origins,
     )  # fmt: skip
     first = [axis(number) if number in axes else const(0, DType.INT32) for number in range(rank)]
     element = load(len(node.inputs), part.dtype, (*first, *(axis(number) for number in extra)))
-    return made, with_expression(node, attrs.expr.with_part(part, element), (*node.inputs, value))
+    return loop, with_expression(node, attrs.expr.with_part(part, element), (*node.inputs, value))
 
 
 def _label(attrs: Computation, part: Expr) -> str:
@@ -193,12 +193,12 @@ class _Hoist:
             changing = [number for number, value in enumerate(node.inputs) if value not in same]
             count = int(prod(shape) * times)
             shapes = [rewriter.types[value].shape for value in node.inputs]
-            found = part_that_pays(expr, sizes_of(expr, shape), count, shapes, is_enough, changing)
-            if found is None:
+            candidate = part_that_pays(expr, sizes_of(expr, shape), count, shapes, is_enough, changing)
+            if candidate is None:
                 return node
-            made, node = with_part_before(rewriter, node, *found)
-            rewriter.keep(made)
-            same = {*same, *made.outputs}
+            loop, node = with_part_before(rewriter, node, *candidate)
+            rewriter.keep(loop)
+            same = {*same, *loop.outputs}
 
     def _worth_moving(self, body: Graph, same: Collection[str], times: float, is_certain: bool) -> set[str]:
         """Return the names of the nodes to hoist: those whose results save enough if the rest reads them."""
@@ -228,9 +228,9 @@ class _Hoist:
         """Return the cost of a node and of the producers that are hoisted with it."""
         waiting, seen, total = [node], {node.name}, 0.0
         while waiting:
-            one = waiting.pop()
-            total += _cost(one, body, self.target)
-            before = [makers[value] for value in one.inputs if value in makers]
+            current = waiting.pop()
+            total += _cost(current, body, self.target)
+            before = [makers[value] for value in current.inputs if value in makers]
             before = [maker for maker in before if maker.name in moved and maker.name not in seen]
             seen.update(maker.name for maker in before)
             waiting += {maker.name: maker for maker in before}.values()
@@ -268,5 +268,5 @@ def _cost(node: Node, graph: Graph, target: Target) -> float:
     if isinstance(node.attrs, Control):
         times = node.attrs.expected if isinstance(node.attrs, Rounds) else 1
         return times * max(sum(_cost(inner, body, target) for inner in body.nodes) for body in node.attrs.bodies)
-    fitting = (one for one in KERNELS[node.op].schedules if one.supports(node, graph, target))
-    return min(one.cost(node, graph, target) for one in fitting)
+    fitting = (schedule for schedule in KERNELS[node.op].schedules if schedule.supports(node, graph, target))
+    return min(schedule.cost(node, graph, target) for schedule in fitting)

@@ -71,7 +71,7 @@ def _bounds(part: Expr) -> Expr:
         return part
     low, high = part.value or part.dtype.limits
     inner, scale, zero_point = part.args
-    if any(each.op in MAY_BE_NAN for each in inner.walk()):
+    if any(node.op in MAY_BE_NAN for node in inner.walk()):
         return part
     while inner.op in ("maximum", "minimum") and inner.args[1].op == "const" and not np.isnan(inner.args[1].value):
         step = evaluate(call("quantize", inner.args[1], scale, zero_point, dtype=part.dtype), [], ()).item()
@@ -123,9 +123,9 @@ class _Work:
         if part.op != "quantize":
             return part
         for form in (self._table, self._choice, self._pair, self._requantize):
-            found: Expr | None = form(part)
-            if found is not None:
-                return found
+            result: Expr | None = form(part)
+            if result is not None:
+                return result
         return part
 
     def _parameter(self, expr: Expr) -> Array | None:
@@ -188,7 +188,7 @@ class _Work:
         if any(arg.op != "const" for arg in (*args, *sides) if arg != choices[0]):
             return None
         parts = [replace(part, args=tuple(side if arg == choices[0] else arg for arg in args)) for side in sides]
-        yes, no = (const(evaluate(one, [], ()).item(), part.dtype) for one in parts)
+        yes, no = (const(evaluate(expr, [], ()).item(), part.dtype) for expr in parts)
         return call("where", condition, yes, no, dtype=part.dtype)
 
     def _choice(self, part: Expr) -> Expr | None:
@@ -199,7 +199,7 @@ class _Work:
         inner, *how = part.args
         if inner.op not in ("maximum", "minimum", "where"):
             return None
-        if inner.op != "where" and any(each.op in MAY_BE_NAN for each in inner.walk()):
+        if inner.op != "where" and any(node.op in MAY_BE_NAN for node in inner.walk()):
             return None
         *condition, left, right = inner.args
         sides = [self.rewritten(_bounds(replace(part, args=(side, *how)))) for side in (left, right)]
@@ -258,17 +258,17 @@ class _Work:
 
 def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
     """Return the 8-bit expressions that `part` is a function of; None: it depends on something else."""
-    found: set[Expr] = set()
+    atoms: set[Expr] = set()
     waiting = [*part.args]
     while waiting:
         arg = waiting.pop()
-        if arg in found or is_atom(arg):
-            found.add(arg)
+        if arg in atoms or is_atom(arg):
+            atoms.add(arg)
         elif arg.op in ("load", "acc", "axis", "reduce"):
             return None
         else:
             waiting += arg.args
-    return found
+    return atoms
 
 
 def _tabulate(part: Expr, numbers: dict[Expr, int], values: list[Array], shape: tuple[int, ...]) -> Array:
@@ -304,10 +304,10 @@ def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
         if shift is None:
             return part
         reach = _reach(node, rewriter.graph, total, len(scales), attrs.acc_bound)
-        found = _form(scales, part.value, part.dtype, shift, attrs.acc_bound, reach)
-        if found is None:
+        result = _form(scales, part.value, part.dtype, shift, attrs.acc_bound, reach)
+        if result is None:
             return part
-        value, multipliers = found
+        value, multipliers = result
         short = target.is_thumb1 and is_short(value, multipliers, attrs.acc_bound)
         value = replace(value, bounded=part.value.bounded, short=short, scales=tuple(scales.tolist()))
         if factor.op == "const":

@@ -164,10 +164,10 @@ def sink_view(graph: Editor, node: Node) -> Change | None:
         attrs = Loop.of(n)
         expr = attrs.expr.with_axes(axes) if axes else attrs.expr
         expr = own_element(expr, n, sources, len(shape))
-        made = r.value(f"{n.outputs[0]}.s", r.types[n.outputs[0]].dtype, shape)
+        output = r.value(f"{n.outputs[0]}.s", r.types[n.outputs[0]].dtype, shape)
         inputs = [sources.get(value, value) for value in n.inputs]
-        r.node("loop", inputs, [made], replace(attrs, expr=expr), like=n)
-        r.node("view", [made], n.outputs, View(), like=n)
+        r.node("loop", inputs, [output], replace(attrs, expr=expr), like=n)
+        r.node("view", [output], n.outputs, View(), like=n)
 
     return sunk
 
@@ -237,9 +237,9 @@ def sink_concat(graph: Editor, node: Node) -> Change | None:
 def _make_transposed(r: Editor, node: Node, perm: Shape, inputs: Sequence[str], attrs: Attributes) -> None:
     """Append a node and a transposition of its result with `perm`."""
     kind = r.types[node.outputs[0]]
-    made = r.value(f"{node.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
-    r.node(node.op, inputs, [made], attrs, like=node)
-    r.node("transpose", [made], node.outputs, Transpose(perm=perm), like=node)
+    output = r.value(f"{node.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
+    r.node(node.op, inputs, [output], attrs, like=node)
+    r.node("transpose", [output], node.outputs, Transpose(perm=perm), like=node)
 
 
 def _turns(value: str, graph: Editor) -> bool:
@@ -339,15 +339,15 @@ def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
     """Make a product read its operands as they are before their transposition."""
     inputs, attrs = list(node.inputs), Matmul.of(node)
     strides = [attrs.a, attrs.b]
-    for number, own in enumerate(strides):
+    for number, old in enumerate(strides):
         maker = producers.get(node.inputs[number])
         if maker is None or not isinstance(maker.attrs, Transpose):
             continue
         shape = graph.types[maker.inputs[0]].shape
         before = [math.prod(shape[dim + 1 :]) for dim in Transpose.of(maker).perm]
-        after = own[len(own) - len(before) :]
+        after = old[len(old) - len(before) :]
         moved = (step and whole for step, whole in zip(after, before, strict=True))  # 0: it is broadcast
-        strides[number] = (*own[: len(own) - len(before)], *moved)
+        strides[number] = (*old[: len(old) - len(before)], *moved)
         inputs[number] = maker.inputs[0]
     return replace(node, inputs=tuple(inputs), attrs=replace(attrs, a=strides[0], b=strides[1]))
 
@@ -367,8 +367,8 @@ def simplify_layout(graph: Graph) -> Graph:
     """Apply the layout rules until none applies."""
     editor = Editor(graph)
     worklist = Worklist(editor, _RULES)
-    while (found := worklist.next()) is not None:
-        editor.change(*found)
+    while (change := worklist.next()) is not None:
+        editor.change(*change)
         worklist.note_change()
     return absorb_transposes(editor.finish())
 

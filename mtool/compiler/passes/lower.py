@@ -17,9 +17,9 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
     """
     ctx = Lowering(graph, float_weights=float_weights)
     for node in graph.nodes:
-        own = own_of_kind(node.op)
-        if own is not None:
-            own_domains.lower(own, ctx, node)
+        operator = own_of_kind(node.op)
+        if operator is not None:
+            own_domains.lower(operator, ctx, node)
             continue
         try:
             operator = operators.lowering_of(node.op)

@@ -22,7 +22,7 @@ def name_nodes(graph: Graph) -> Graph:
 
 def _named(graph: Graph, numbers: Iterator[int]) -> Graph:
     nodes: list[Node] = []
-    kept = {node.name for node in graph.nodes if isinstance(node.attrs, External)}
+    external_names = {node.name for node in graph.nodes if isinstance(node.attrs, External)}
     for node in graph.nodes:
         if isinstance(node.attrs, View):
             nodes.append(replace(node, name=f"view {len(nodes)}"))
@@ -31,7 +31,7 @@ def _named(graph: Graph, numbers: Iterator[int]) -> Graph:
             nodes.append(node)
             continue
         stem = _stem(node, graph)
-        name = next(name for number in numbers if (name := f"{stem}_{number}") not in kept)
+        name = next(name for number in numbers if (name := f"{stem}_{number}") not in external_names)
         named = replace(node, name=name)
         if isinstance(node.attrs, Control):
             bodies = [_named(body, numbers) for body in node.attrs.bodies]

@@ -19,15 +19,15 @@ ALIGNMENT = 4  # bytes: kernels read words
 
 def windows_to_dense(graph: Graph, target: Target) -> Graph:
     """Turn convolutions of one window into dense layers, if that takes less time."""
-    made = rewritten(graph, _dense, Conv2d)
-    is_same = len(made.nodes) == len(graph.nodes)
-    return graph if is_same or cost(graph, target) <= cost(made, target) else made
+    dense = rewritten(graph, _dense, Conv2d)
+    is_same = len(dense.nodes) == len(graph.nodes)
+    return graph if is_same or cost(graph, target) <= cost(dense, target) else dense
 
 
 def cost(graph: Graph, target: Target) -> float:
     """Return the instructions of convolutions, dense layers and joined rows."""
     return sum(
-        min(one.cost(node, graph, target) for one in KERNELS[node.op].schedules if one.supports(node, graph, target))
+        min(s.cost(node, graph, target) for s in KERNELS[node.op].schedules if s.supports(node, graph, target))
         for node in graph.nodes
         if isinstance(node.attrs, Conv2d | Dense | Concat)
     )
@@ -54,10 +54,10 @@ def _dense(rewriter: Rewriter, node: Node) -> Node:
     size = weights.count // out.count
     flat = rewriter.value(f"{node.inputs[0]} flat", x.dtype, (1, size))
     rewriter.node("view", [window], [flat], View(), like=node)
-    own = rewriter.constant(f"{node.inputs[1]} flat", rewriter.constants[node.inputs[1]].reshape(out.count, size))
-    made = rewriter.value(f"{node.outputs[0]} flat", out.dtype, (1, out.count))
-    sums = {one.name: getattr(attrs, one.name) for one in fields(WeightedSum)}
+    kernel = rewriter.constant(f"{node.inputs[1]} flat", rewriter.constants[node.inputs[1]].reshape(out.count, size))
+    result = rewriter.value(f"{node.outputs[0]} flat", out.dtype, (1, out.count))
+    sums = {f.name: getattr(attrs, f.name) for f in fields(WeightedSum)}
     places = {1: const(0, DType.INT32), 2: const(0, DType.INT32), 3: axis(1)}
     dense = Dense(**{**sums, "expr": attrs.expr.with_axes(places)})
-    rewriter.node("dense", [flat, own, *node.inputs[2:]], [made], dense, like=node)
-    return replace(node, op="view", inputs=(made,), attrs=View())
+    rewriter.node("dense", [flat, kernel, *node.inputs[2:]], [result], dense, like=node)
+    return replace(node, op="view", inputs=(result,), attrs=View())

@@ -78,11 +78,11 @@ def run(graph: Graph, target: Target) -> Graph:
     return graph
 
 
-def _run(graph: Graph, target: Target, own: Sequence[Callable[[Graph], Graph]]) -> Graph:
-    """Run the passes over inner graphs, then `own` over the graph itself, so that each graph is visited once."""
+def _run(graph: Graph, target: Target, passes: Sequence[Callable[[Graph], Graph]]) -> Graph:
+    """Run the passes over inner graphs, then `passes` over the graph itself, so that each graph is visited once."""
     *unnamed, _ = sequence(target)  # the outer graph names the nodes of a body
-    graph = prune(map_bodies(graph, partial(_run, target=target, own=unnamed)), deep=False)
-    for one in own:
-        graph = one(graph)
+    graph = prune(map_bodies(graph, partial(_run, target=target, passes=unnamed)), deep=False)
+    for step in passes:
+        graph = step(graph)
         verify_own(graph)
     return graph

@@ -65,9 +65,9 @@ def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Nod
     """Whether a value is uint8 or uint16, an input or quantized, and read only by dequantizations."""
     if graph.types[value].dtype not in SIGNED or value in graph.constants:
         return False
-    made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
+    is_quantized = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
     is_input = value in graph.inputs and bool(readers)
-    return (made or is_input) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
+    return (is_quantized or is_input) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
 
 
 def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
@@ -234,8 +234,7 @@ class Side(Rewriter):
     def _convert(self, op: str, value: str, grid: Grid, output: str, like: Node) -> None:
         scale, point = grid.parameters
         parameters = [self.constant(f"{output}/scale", scale), self.constant(f"{output}/zero_point", point)]
-        made = self.node(op, [self.resolve(value), *parameters], [output], Quantization(), like=like)
-        self.makers[output] = made
+        self.makers[output] = self.node(op, [self.resolve(value), *parameters], [output], Quantization(), like=like)
         self.changed = True
 
 
@@ -283,7 +282,7 @@ class _Border:
         self.inputs, self.outputs = [*node.inputs], [*node.outputs]
         self.ins = [[*body.inputs] for body in node.attrs.bodies]
         self.outs = [[*body.outputs] for body in node.attrs.bodies]
-        self.left: list[tuple[str, Grid, str]] = []  # integers, and the values that they are dequantized to
+        self.dequantized: list[tuple[str, Grid, str]] = []  # integers, and the values that they are dequantized to
 
     def cross(self) -> None:
         """Append the changed node."""
@@ -294,12 +293,12 @@ class _Border:
             for body in self.bodies:
                 body.keep_all()
             for index in range(len(self.outputs)):
-                self._give(index, index)
+                self._quantize_output(index, index)
         elif isinstance(attrs, Rounds):
             attrs = self._cross_rounds(attrs)
         attrs = attrs.with_bodies(map(Side.between, self.bodies, self.ins, self.outs))
         self.side.keep(replace(self.node, inputs=tuple(self.inputs), outputs=tuple(self.outputs), attrs=attrs))
-        for value, grid, output in self.left:
+        for value, grid, output in self.dequantized:
             self.side.dequantize(value, grid, output, self.node)
 
     def _cross_rounds(self, attrs: Rounds) -> Rounds:
@@ -311,7 +310,7 @@ class _Border:
         body.keep_all()
         results = sum(value.is_output for value in attrs.carried)
         for number in range(len(attrs.reversed)):
-            self._give(results + number, attrs.goes_on + number, attrs)
+            self._quantize_output(results + number, attrs.goes_on + number, attrs)
         carried = (
             value if grid is None else self._carried(attrs, number, value, grid)
             for number, (value, grid) in enumerate(zip(attrs.carried, ends, strict=True))
@@ -324,8 +323,8 @@ class _Border:
         maker, grid = self.side.makers.get(value), self.side.made_on(value)
         if maker is None or maker.op != "DequantizeLinear":
             return
-        constants = [self.side.constants.get(one) for one in maker.inputs if one]
-        is_constant = whole and all(one is not None for one in constants)
+        constants = [self.side.constants.get(operand) for operand in maker.inputs if operand]
+        is_constant = whole and all(data is not None for data in constants)
         if not is_constant and grid is None:
             return
         for body, ins in zip(self.bodies, self.ins, strict=True):
@@ -333,7 +332,7 @@ class _Border:
             kind = body.types[name]
             if is_constant:
                 ins[inside] = body.value(f"{name}.unread", kind.dtype, kind.shape)
-                copies = [one and body.constant(one, self.side.constants[one]) for one in maker.inputs]
+                copies = [operand and body.constant(operand, self.side.constants[operand]) for operand in maker.inputs]
                 body.node(maker.op, copies, [name], maker.attrs, like=maker)
             elif grid is not None:
                 ins[inside] = body.value(f"{name}.quantized", grid.integer, kind.shape)
@@ -342,12 +341,12 @@ class _Border:
             self.inputs[index] = self.side.quantized(value, grid, maker)
         self.side.changed = True
 
-    def _give(self, index: int, inside: int, attrs: Rounds | None = None) -> None:
+    def _quantize_output(self, index: int, inside: int, attrs: Rounds | None = None) -> None:
         """Make an output of the node integers, if all bodies dequantize it, or all readers quantize it."""
         output = self.outputs[index]
         results = [(body, outs[inside]) for body, outs in zip(self.bodies, self.outs, strict=True)]
         grids = [body.made_on(value) for body, value in results]
-        grid = next((one for one in grids if one is not None), None)
+        grid = next((grid for grid in grids if grid is not None), None)
         if grid is None or not all(body.is_on(value, grid) for body, value in results):
             grid = self.side.read_on(output)
         if grid is None or (attrs is not None and not attrs.is_counted and grid.zero_point != 0):
@@ -362,20 +361,20 @@ class _Border:
         self.outputs[index] = self.side.value(f"{output}.quantized", grid.integer, self.side.types[output].shape)
         if output in self.side.sources:
             self.side.sources[self.outputs[index]] = self.side.sources[output].then(grid.move)
-        self.left.append((self.outputs[index], grid, output))
+        self.dequantized.append((self.outputs[index], grid, output))
         self.side.changed = True
 
     def _carry(self, attrs: Rounds, number: int, inside: int) -> Grid | None:
         """Make a carried value enter the body as integers; return their grid, or None if it is unchanged."""
-        (body,), one, name = self.bodies, attrs.carried[number], self.ins[0][inside]
+        (body,), carried, name = self.bodies, attrs.carried[number], self.ins[0][inside]
         last = self.outs[0][len(self.outs[0]) - len(attrs.carried) + number]
-        read, made = body.read_on(name), body.made_on(last)
-        initial = self.side.made_on(self.inputs[attrs.places[number][0]]) if one.is_given else None
-        for grid in dict.fromkeys([made, read, initial]):
+        read, written = body.read_on(name), body.made_on(last)
+        initial = self.side.made_on(self.inputs[attrs.places[number][0]]) if carried.is_given else None
+        for grid in dict.fromkeys([written, read, initial]):
             if grid is None:
                 continue
             stays = self._starts_on(attrs, number, grid) and body.is_on(last, grid, {name})  # from the beginning on
-            leaves = not one.is_output or stays or (attrs.is_counted and body.is_on(last, grid))
+            leaves = not carried.is_output or stays or (attrs.is_counted and body.is_on(last, grid))
             if not leaves:
                 leaves = self.side.read_on(self.node.outputs[attrs.places[number][1]]) == grid
             if leaves and (stays or grid == read):
@@ -388,21 +387,21 @@ class _Border:
 
     def _starts_on(self, attrs: Rounds, number: int, grid: Grid) -> bool:
         """Whether the initial value of a carried value is on a grid."""
-        one = attrs.carried[number]
-        if one.is_given:
+        carried = attrs.carried[number]
+        if carried.is_given:
             return self.side.is_on(self.inputs[attrs.places[number][0]], grid)
-        return one.initial is None or grid.quantized(one.initial) is not None
+        return carried.initial is None or grid.quantized(carried.initial) is not None
 
-    def _carried(self, attrs: Rounds, number: int, one: Carried, grid: Grid) -> Carried:
+    def _carried(self, attrs: Rounds, number: int, carried: Carried, grid: Grid) -> Carried:
         """Make a carried value integers from its initial to its final value."""
         index = len(self.outs[0]) - len(attrs.carried) + number
         self.outs[0][index] = self.bodies[0].quantized(self.outs[0][index], grid, self.node)
-        if one.is_output:
+        if carried.is_output:
             self._leave(attrs.places[number][1], grid)
-        if one.is_given:
+        if carried.is_given:
             first = attrs.places[number][0]
             self.inputs[first] = self.side.quantized(self.inputs[first], grid, self.node)
-            return one
+            return carried
         kind = self.bodies[0].types[self.outs[0][index]]
-        data = np.zeros(kind.shape, np.float32) if one.initial is None else one.initial
-        return replace(one, initial=rounded(data, grid.parameters[0], grid.zero_point, grid.integer))
+        data = np.zeros(kind.shape, np.float32) if carried.initial is None else carried.initial
+        return replace(carried, initial=rounded(data, grid.parameters[0], grid.zero_point, grid.integer))

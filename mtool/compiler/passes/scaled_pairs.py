@@ -101,9 +101,9 @@ class ScaledSum:
         zero_point = self.offset + sum(ratio * zero for ratio, zero in zip(self.ratios, self.zeros, strict=True))
         added = -left * self.zeros[0] - right * self.zeros[1]
         pair = RescalePair(left, right, added, shift, *self.limits, even=True, zero_point=round(zero_point))
-        made = Expr("rescale_pair", part.dtype, self.atoms, pair)
-        got = FUNCTIONS["rescale_pair"].meaning(made, codes[0][:, None], codes[1][None])
-        return made if np.array_equal(got, target) else None
+        expr = Expr("rescale_pair", part.dtype, self.atoms, pair)
+        got = FUNCTIONS["rescale_pair"].meaning(expr, codes[0][:, None], codes[1][None])
+        return expr if np.array_equal(got, target) else None
 
     def beside_ties(self, part: Expr, target: Array, codes: Codes, terms: Codes, look_up: LookUp) -> Expr | None:
         """Return an integer expression with the results `target` of `part`, if few sums or only ties are in its way.
@@ -121,8 +121,8 @@ class ScaledSum:
         near = Near.of(target, (codes[0] * left)[:, None] + codes[1] * right + offset, shift, self.limits)
         if near is None:
             return None
-        one, two = (call("cast", atom, dtype=DType.INT32) for atom in self.atoms)
-        total = _plus(offset + near.added, _times(one, left)) + _times(two, right)
+        a, b = (call("cast", atom, dtype=DType.INT32) for atom in self.atoms)
+        total = _plus(offset + near.added, _times(a, left)) + _times(b, right)
         added = [self._added(number, terms[number], codes[number]) for number in (0, 1)]
         return near.expression(part, total, target, self.atoms, added, look_up)
 
@@ -221,11 +221,11 @@ class ScaledProduct:
         if how is not None:
             multiplier, offset, shift = how
             return Expr("shifted", dtype, (self.total(multiplier, offset),), Shifted(shift, *self.limits))
-        found = steps.wide_multiplier(self.ratio, self.zero_point)
-        if found is None:
+        wide = steps.wide_multiplier(self.ratio, self.zero_point)
+        if wide is None:
             return None
-        high = call("high_product", self.total(1, 0), const(found[0], DType.INT32)) + found[1]
-        return Expr("shifted", dtype, (high,), Shifted(found[2], *self.limits))
+        high = call("high_product", self.total(1, 0), const(wide[0], DType.INT32)) + wide[1]
+        return Expr("shifted", dtype, (high,), Shifted(wide[2], *self.limits))
 
     def even(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
         """Return a total that is rounded with ties to even, as float32 does it if the ratio has few bits."""
@@ -235,9 +235,9 @@ class ScaledProduct:
             multiplier, shift = round(mantissa * 2**bits), bits - exponent
             if multiplier == mantissa * 2**bits and 1 <= shift <= 30 and np.abs(products).max() * multiplier < 2**30:
                 how = Shifted(shift, *self.limits, even=True, zero_point=self.zero_point)
-                made = Expr("shifted", part.dtype, (self.total(multiplier, 0),), how)
-                got = FUNCTIONS["shifted"].meaning(made, products * multiplier)
-                return made if np.array_equal(got, target) else None
+                expr = Expr("shifted", part.dtype, (self.total(multiplier, 0),), how)
+                got = FUNCTIONS["shifted"].meaning(expr, products * multiplier)
+                return expr if np.array_equal(got, target) else None
         return None
 
     def beside_ties(self, part: Expr, target: Array, codes: Codes, terms: Codes, look_up: LookUp) -> Expr | None:
@@ -322,8 +322,8 @@ class Near:
             look_up: returns the expression of an element of a constant table, for an 8-bit index.
             turns_at: the total below which what was added counts with the opposite sign.
         """
-        scale = 126 / max(sum(float(np.abs(each).max()) for each in added), 1e-30)
-        errors = [np.rint(each * scale).astype(np.int8) for each in added]
+        scale = 126 / max(sum(float(np.abs(amount).max()) for amount in added), 1e-30)
+        errors = [np.rint(amount * scale).astype(np.int8) for amount in added]
         error = errors[0].astype(np.int64)[:, None] + errors[1]
         limits = self._limits_of(target, error if turns_at is None else np.where(self.total < turns_at, -error, error))
         how = NearTie(self.shift, 2 * self.added, *self.limits)
@@ -332,12 +332,12 @@ class Near:
                 return None
             shifted = Expr("shifted", part.dtype, (total,), Shifted(self.shift, *self.limits))
             return call("where", Expr("is_near_tie", DType.BOOL, (total,), how), part, shifted, dtype=part.dtype)
-        one, two = (
+        first, second = (
             call("cast", look_up(atom, table), dtype=DType.INT32) for atom, table in zip(atoms, errors, strict=True)
         )
         step = Expr("shifted", DType.INT32, (total,), Shifted(self.shift))
         limit = call("cast", look_up(call("cast", step, dtype=DType.UINT8), limits), dtype=DType.INT32)
-        sum_of_both = one + two
+        sum_of_both = first + second
         if turns_at is not None:
             is_below = call("less", total, const(turns_at, DType.INT32), dtype=DType.BOOL)
             sum_of_both = call("where", is_below, number(0) - sum_of_both, sum_of_both)
@@ -419,9 +419,9 @@ class Steps:
         near = round(ratio * 2.0 ** (32 + shift))
         factors = np.arange(near - SPAN, near + SPAN + 1)[:, None]
         added = (zero_point << shift) + (1 << (shift - 1))
-        reached, below = ((one * factors >> 32) + added >> shift for one in (self.reached, self.below))
-        right = ((reached >= self.step) & (below < self.step)).all(axis=1) & (factors[:, 0] < MOST_FACTOR)
-        if not right.any():
+        reached, below = ((bound * factors >> 32) + added >> shift for bound in (self.reached, self.below))
+        fits = ((reached >= self.step) & (below < self.step)).all(axis=1) & (factors[:, 0] < MOST_FACTOR)
+        if not fits.any():
             return None
-        best = np.flatnonzero(right)[np.argmin(np.abs(np.flatnonzero(right) - SPAN))]
+        best = np.flatnonzero(fits)[np.argmin(np.abs(np.flatnonzero(fits) - SPAN))]
         return int(factors[best, 0]), added, shift

@@ -16,8 +16,8 @@ def mark_signs(graph: Graph) -> Graph:
     """Set `magnitude` of weighted sums."""
     value_sets: dict[str, Values] = {}
     for node in graph.nodes:
-        found = _values(node, graph, value_sets)
-        value_sets |= dict.fromkeys(node.outputs, found if found and len(found) <= 2 else None)
+        signs = _values(node, graph, value_sets)
+        value_sets |= dict.fromkeys(node.outputs, signs if signs and len(signs) <= 2 else None)
 
     def marked(_: Rewriter, node: Node) -> Node:
         values = value_sets.get(node.inputs[0]) or frozenset()
@@ -51,5 +51,5 @@ def _values_of(expr: Expr, node: Node, value_sets: dict[str, Values]) -> Values:
 
 
 def _union(parts: list[Values]) -> Values:
-    found = [part for part in parts if part is not None]
-    return frozenset().union(*found) if len(found) == len(parts) else None
+    sets = [part for part in parts if part is not None]
+    return frozenset().union(*sets) if len(sets) == len(parts) else None

@@ -59,36 +59,36 @@ def with_slides(graph: Graph) -> Graph:
     Raises:
         UsageError: an input or axis does not exist, an input is named twice, or is not longer than the hop.
     """
-    found: list[Slide] = []
-    for one in graph.slides:
-        name, hop, along = spelling.whole_name(one.value, graph.caller_inputs), one.hop, one.axis
-        what = f"--slide {name}={hop}" + (f"@{along}" if along is not None else "")
-        if any(other.value == name for other in found):
-            raise UsageError(f"{what}: the input is named twice", hint="a window has one hop: omit one of the two")
+    slides: list[Slide] = []
+    for motion in graph.slides:
+        name, hop, along = spelling.whole_name(motion.value, graph.caller_inputs), motion.hop, motion.axis
+        option = f"--slide {name}={hop}" + (f"@{along}" if along is not None else "")
+        if any(other.value == name for other in slides):
+            raise UsageError(f"{option}: the input is named twice", hint="a window has one hop: omit one of the two")
         if name not in graph.caller_inputs:
             raise UsageError(
-                f"{what}: unknown input {name}",
+                f"{option}: unknown input {name}",
                 details=[f"the model has {', '.join(graph.caller_inputs) or 'none'}"],
                 hint=spelling.did_you_mean(name, graph.caller_inputs),
             )
         kind = graph.types[name]
-        own = _axis_of_time(graph, name) if along is None else along
-        if own >= len(kind.shape):
+        time_axis = _axis_of_time(graph, name) if along is None else along
+        if time_axis >= len(kind.shape):
             raise UsageError(
-                f"{what}: axis {own} does not exist",
+                f"{option}: axis {time_axis} does not exist",
                 details=[f"expected  0 to {len(kind.shape) - 1}, of {kind}"] if kind.shape else [f"{name} is {kind}"],
                 hint=f"omit the axis: --slide {argument(name)}={hop}" if kind.shape else "",
             )
-        rows = kind.shape[own]
+        rows = kind.shape[time_axis]
         if not 0 < hop < rows:
             raise UsageError(
-                f"{what}: the window has {plural.count(rows, 'row')} along axis {own}, "
+                f"{option}: the window has {plural.count(rows, 'row')} along axis {time_axis}, "
                 + (f"so the hop must be 1 to {rows - 1}" if rows > 1 else "and can't slide along it"),
                 details=[f"{name} is {kind}"],
                 hint=f"name another hop or axis: --slide {argument(name)}=HOP@AXIS",
             )
-        found.append(Slide(name, hop, own, rows))
-    return replace(graph, slides=tuple(found))
+        slides.append(Slide(name, hop, time_axis, rows))
+    return replace(graph, slides=tuple(slides))
 
 
 def _axis_of_time(graph: Graph, value: str) -> int:
@@ -114,9 +114,9 @@ def _windows(graph: Graph) -> Iterator[Window]:
 
     Of these only the ones from which operators compute products: to keep the results of cheaper ones would not pay.
     """
-    for one in graph.slides:
-        kind = graph.types[one.value]
-        yield Window(one, one.value, np.full(kind.shape, one.zero, kind.dtype.numpy))
+    for motion in graph.slides:
+        kind = graph.types[motion.value]
+        yield Window(motion, motion.value, np.full(kind.shape, motion.zero, kind.dtype.numpy))
     readers, makers = graph.consumers(), graph.producers()
     for state in graph.states:
         joins, maker = [*readers.get(state.input, ())], makers.get(state.output)
@@ -124,17 +124,17 @@ def _windows(graph: Graph) -> Iterator[Window]:
             continue
         node, along = joins[0], Concat.of(joins[0]).axis
         new, value, kind = node.inputs[-1], node.outputs[0], graph.types[node.outputs[0]]
-        one = Slide(value, graph.types[new].shape[along], along, kind.shape[along])
-        is_kept = isinstance(maker.attrs, Loop) and maker.attrs.expr == _moved_by(one.hop, along, kind)
+        motion = Slide(value, graph.types[new].shape[along], along, kind.shape[along])
+        is_kept = isinstance(maker.attrs, Loop) and maker.attrs.expr == _moved_by(motion.hop, along, kind)
         if node.inputs != (state.input, new) or maker.inputs != (value,) or not is_kept:
             continue
-        sliding = _Analysis.of(graph, [one]).sliding
+        sliding = _Analysis.of(graph, [motion]).sliding
         keeping = {value for value, slid in sliding.items() if slid.end}
         if any(isinstance(node.attrs, Conv2d | Dense) and node.outputs[0] in keeping for node in graph.nodes):
-            kept = state.initial
-            kept = np.zeros(graph.types[state.input].shape) if kept is None else kept
-            before = kept.take([max(row - one.hop, 0) for row in range(one.rows)], along)
-            yield Window(one, new, before.astype(kind.dtype.numpy), state)
+            initial = state.initial
+            initial = np.zeros(graph.types[state.input].shape) if initial is None else initial
+            before = initial.take([max(row - motion.hop, 0) for row in range(motion.rows)], along)
+            yield Window(motion, new, before.astype(kind.dtype.numpy), state)
 
 
 def _moved_by(rows: int, along: int, kind: TensorType) -> Expr:
@@ -178,24 +178,23 @@ def slide(graph: Graph) -> Graph:
         UsageError: the model itself keeps earlier rows of an input that slides.
     """
     _check_states(graph)
-    quant = {name: one for name, one in graph.quant.items() if graph.types[name].dtype.is_integer}
-    zeros = (quant[one.value].zero_point[0] if one.value in quant else 0 for one in graph.slides)
-    graph = replace(graph, slides=tuple(replace(one, zero=zero) for one, zero in zip(graph.slides, zeros, strict=True)))
-    windows = {one.slide.value: one for one in _windows(graph)}
+    zeros = {name: q.zero_point[0] for name, q in graph.quant.items() if graph.types[name].dtype.is_integer}
+    graph = replace(graph, slides=tuple(replace(s, zero=zeros.get(s.value, 0)) for s in graph.slides))
+    windows = {window.slide.value: window for window in _windows(graph)}
     return _Slider(graph, windows).run() if windows else graph
 
 
 def _check_states(graph: Graph) -> None:
     states = {state.input for state in graph.states}
-    for one in graph.slides if states else ():
-        sliding = _Analysis.of(graph, [one]).sliding
+    for motion in graph.slides if states else ():
+        sliding = _Analysis.of(graph, [motion]).sliding
         for node, attrs in ((node, node.attrs) for node in graph.nodes if isinstance(node.attrs, Concat)):
-            kept = states.intersection(node.inputs)
-            if kept and any(value in sliding and sliding[value].axis == attrs.axis for value in node.inputs):
+            joined = states.intersection(node.inputs)
+            if joined and any(value in sliding and sliding[value].axis == attrs.axis for value in node.inputs):
                 raise UsageError(
-                    f"--slide {one.value}={one.hop}: the model keeps earlier rows of {one.value} itself",
-                    details=[f"they are in its state {', '.join(sorted(kept))}"],
-                    hint=f"omit --slide: all rows of {one.value} are new in each call",
+                    f"--slide {motion.value}={motion.hop}: the model keeps earlier rows of {motion.value} itself",
+                    details=[f"they are in its state {', '.join(sorted(joined))}"],
+                    hint=f"omit --slide: all rows of {motion.value} are new in each call",
                 )
 
 
@@ -210,21 +209,21 @@ class _Analysis:
     @classmethod
     def of(cls, graph: Graph, windows: Iterable[Slide]) -> Self:
         """Return the analysis of a graph."""
-        found = {one.value: Sliding(one.axis or 0, one.hop, 0, one.rows - one.hop) for one in windows}
+        sliding = {w.value: Sliding(w.axis or 0, w.hop, 0, w.rows - w.hop) for w in windows}
         reads, reasons = dict[str, tuple[RowReads, ...]](), list[str]()
         following = {state.output for state in graph.states}
         for node in graph.nodes:
-            if found.keys().isdisjoint(node.inputs) or not following.isdisjoint(node.outputs):
+            if sliding.keys().isdisjoint(node.inputs) or not following.isdisjoint(node.outputs):
                 continue
             try:
-                own, made = _of_node(node, graph, found)
+                rows, result = _of_node(node, graph, sliding)
             except NotSlidingError as why:
                 reasons.append(f"{', '.join(node.origins) or node.name} keeps no rows: {why}")
                 if why.reads is None:
                     continue
-                own, made = why.reads, Sliding(why.axis)
-            reads[node.name], found[node.outputs[0]] = own, made
-        return cls(found, reads, reasons)
+                rows, result = why.reads, Sliding(why.axis)
+            reads[node.name], sliding[node.outputs[0]] = rows, result
+        return cls(sliding, reads, reasons)
 
 
 def _of_node(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[tuple[RowReads, ...], Sliding]:
@@ -242,17 +241,17 @@ def _of_node(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[
     along, reads = _reads(node, graph, sliding)
     size = graph.types[node.outputs[0]].shape[along]
     first, end, steps = 0, size, set[int]()
-    for one in reads:
-        slid = sliding[node.inputs[one.input]]
+    for read in reads:
+        slid = sliding[node.inputs[read.input]]
         if not slid.end:
             raise NotSlidingError("an input has no rows of the call before", along, reads)
-        if slid.by % one.stride:
-            nearest = sorted({slid.by // one.stride * one.stride, -(-slid.by // one.stride) * one.stride} - {0})
-            why = f"its stride {one.stride} does not divide {slid.by} rows; it would divide "
+        if slid.by % read.stride:
+            nearest = sorted({slid.by // read.stride * read.stride, -(-slid.by // read.stride) * read.stride} - {0})
+            why = f"its stride {read.stride} does not divide {slid.by} rows; it would divide "
             raise NotSlidingError(why + " or ".join(map(str, nearest)), along, reads)
-        steps.add(slid.by // one.stride)
-        first = max(first, -(-(slid.first + one.pad) // one.stride))
-        end = min(end, (slid.end + one.pad - one.reach) // one.stride + 1)
+        steps.add(slid.by // read.stride)
+        first = max(first, -(-(slid.first + read.pad) // read.stride))
+        end = min(end, (slid.end + read.pad - read.reach) // read.stride + 1)
     if len(steps) > 1:
         raise NotSlidingError(f"its inputs slide by {' and '.join(map(str, sorted(steps)))} rows", along, reads)
     (by,) = steps
@@ -281,17 +280,17 @@ def _reads(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[in
     """Return the axis along which a node's result slides, and the rows that it reads of each input that slides."""
     attrs, (first, *_) = node.attrs, [number for number, value in enumerate(node.inputs) if value in sliding]
     along = sliding[node.inputs[first]].axis
-    own: tuple[RowReads, ...] = ()
+    rows: tuple[RowReads, ...] = ()
     if isinstance(attrs, Conv2d | Pool2d):
         if first or along not in (1, 2) or (isinstance(attrs, Pool2d) and 0 in attrs.expr.operands()):
             raise NotSlidingError("its windows do not move along these rows")
         n = along - 1
         reach = (attrs.kernel[n] - 1) * attrs.dilations[n] + 1
-        own = (RowReads(0, attrs.strides[n], reach, attrs.pads[n]),)
+        rows = (RowReads(0, attrs.strides[n], reach, attrs.pads[n]),)
     elif isinstance(attrs, Dense):
         if first or along:
             raise NotSlidingError("it needs all rows at once")
-        own = (RowReads(0),)
+        rows = (RowReads(0),)
     elif isinstance(attrs, Concat):
         if along == attrs.axis or any(value not in sliding or sliding[value].axis != along for value in node.inputs):
             raise NotSlidingError("it joins them with others")
@@ -302,7 +301,7 @@ def _reads(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[in
         raise NotSlidingError("it needs all rows at once")
     expr = expression_of(node)
     assert expr is not None
-    return along, (*own, *_of_expression(expr, along, node, graph, sliding))
+    return along, (*rows, *_of_expression(expr, along, node, graph, sliding))
 
 
 def _axis_of_loop(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> int:
@@ -311,10 +310,10 @@ def _axis_of_loop(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> i
     for part in Loop.of(node).expr.parts():
         slid = sliding.get(node.inputs[part.value]) if part.op == "load" else None
         if slid is not None:
-            axes = {one.value for one in part.args[slid.axis].walk(indices=False) if one.op == "axis"}
-            own = [number for number in axes if number < rank]
-            if len(own) == 1:
-                return int(own[0])
+            axes = {index.value for index in part.args[slid.axis].walk(indices=False) if index.op == "axis"}
+            numbers = [number for number in axes if number < rank]
+            if len(numbers) == 1:
+                return int(numbers[0])
             break
     raise NotSlidingError("it needs all rows at once")
 
@@ -342,18 +341,18 @@ def _of_expression(
         for place, index in enumerate(part.args):
             if slid is not None and place == slid.axis:
                 yield _linear(index, part.value, along, sizes)
-            elif any(one == axis(along) for one in index.walk(indices=False)):
+            elif any(inner == axis(along) for inner in index.walk(indices=False)):
                 raise NotSlidingError("a constant or index differs from row to row")
 
 
 def _linear(index: Expr, number: int, along: int, sizes: Mapping[int, int]) -> RowReads:
     """Return the rows that an index reads: a multiple of the row, and a range."""
-    found = affine(index)
-    stride = found.steps.get(along, 0) if found else 0
-    if found is None or stride < 1:
+    form = affine(index)
+    stride = form.steps.get(along, 0) if form else 0
+    if form is None or stride < 1:
         raise NotSlidingError("it reads rows by a computed number")
-    others = [step * (sizes[number] - 1) for number, step in found.steps.items() if number != along]
-    low, high = (found.first + sum(end(one, 0) for one in others) for end in (min, max))
+    others = [step * (sizes[number] - 1) for number, step in form.steps.items() if number != along]
+    low, high = (form.first + sum(end(offset, 0) for offset in others) for end in (min, max))
     return RowReads(number, stride, high - low + 1, -low)
 
 
@@ -394,24 +393,24 @@ class _Slider(Rewriter):
     def __init__(self, graph: Graph, windows: Mapping[str, Window]) -> None:
         super().__init__(graph)
         self.windows = windows
-        self.replaced = {one.state.output: one.state for one in windows.values() if one.state}
-        analysis = _Analysis.of(graph, [one.slide for one in windows.values()])
+        self.replaced = {window.state.output: window.state for window in windows.values() if window.state}
+        analysis = _Analysis.of(graph, [window.slide for window in windows.values()])
         self.sliding, self.reads = analysis.sliding, analysis.reads
         for reason in analysis.reasons:
             log.info("slide: %s", reason)
         self.rows: dict[str, _Rows] = {}
-        self.kept: list[tuple[State, str, str]] = []
+        self.kept_states: list[tuple[State, str, str]] = []
         self.zeros = self.of_zeros()
         self.needed()
 
     def of_zeros(self) -> dict[str, Array]:
         """Return the values that slide for the windows before the first call, of which rows are kept."""
-        found = {value: one.before for value, one in self.windows.items()}
+        values = {value: window.before for value, window in self.windows.items()}
         for node in self.graph.nodes:
             if node.outputs[0] in self.sliding and node.outputs[0] not in self.windows:
-                inputs = [found[value] if value in found else self.graph.constants[value] for value in node.inputs]
-                found[node.outputs[0]] = computed(node, self.graph, inputs)
-        return found
+                inputs = [values[value] if value in values else self.graph.constants[value] for value in node.inputs]
+                values[node.outputs[0]] = computed(node, self.graph, inputs)
+        return values
 
     def needed(self) -> None:
         """Find the rows that are needed, from the outputs back."""
@@ -473,22 +472,22 @@ class _Slider(Rewriter):
         if isinstance(node.attrs, View):
             before, after = self.row_sizes(node)
             return {0: (first * after // before, end * after // before)}
-        found: dict[int, tuple[int, int]] = {}
-        for one in self.reads[node.name]:
-            start, stop = one.rows(first, end - first)
-            size = self.size(node.inputs[one.input])
+        ranges: dict[int, tuple[int, int]] = {}
+        for read in self.reads[node.name]:
+            start, stop = read.rows(first, end - first)
+            size = self.size(node.inputs[read.input])
             start = min(max(start, 0), size - 1)
             stop = max(min(stop, size), start + 1)  # one that is not needed, if all are padding
-            low, high = found.get(one.input, (start, stop))
-            found[one.input] = min(low, start), max(high, stop)
-        return found
+            low, high = ranges.get(read.input, (start, stop))
+            ranges[read.input] = min(low, start), max(high, stop)
+        return ranges
 
     def run(self) -> Graph:
         """Build the graph."""
-        for one in self.graph.slides:
-            kind, slid = self.types[one.value], self.sliding[one.value]
-            self.types[one.value] = replace(kind, shape=_with(kind.shape, slid.axis, slid.by))
-            self.new_rows(one.value)
+        for motion in self.graph.slides:
+            kind, slid = self.types[motion.value], self.sliding[motion.value]
+            self.types[motion.value] = replace(kind, shape=_with(kind.shape, slid.axis, slid.by))
+            self.new_rows(motion.value)
         for node in self.graph.nodes:
             out = node.outputs[0]
             if out in self.windows:
@@ -505,17 +504,17 @@ class _Slider(Rewriter):
             for node in self.graph.nodes
             if isinstance(node.attrs, Loop) and node.attrs.expr.op == "load"
         }
-        if self.graph.slides and of_inputs.issuperset(state.output for state, _, _ in self.kept):
+        if self.graph.slides and of_inputs.issuperset(state.output for state, _, _ in self.kept_states):
             log.warning("--slide saves no computation: only rows of the input are kept (-v: why)")
         graph, ends = self.graph, [state.input for state in self.replaced.values()]
         outputs = [self.whole(value) for value in self.outputs if value not in self.replaced]
         inputs = [value for value in graph.inputs if value not in ends]
         states = [state for state in graph.states if state.output not in self.replaced]
-        self.outputs = (*outputs, *(output for _, _, output in self.kept))
+        self.outputs = (*outputs, *(output for _, _, output in self.kept_states))
         self.graph = replace(
             graph,
-            inputs=(*inputs, *(value for _, value, _ in self.kept)),
-            states=(*states, *(state for state, _, _ in self.kept)),
+            inputs=(*inputs, *(value for _, value, _ in self.kept_states)),
+            states=(*states, *(state for state, _, _ in self.kept_states)),
         )
         return self.finish()
 
@@ -534,12 +533,12 @@ class _Slider(Rewriter):
     def piece(self, value: str, stem: str, first: int, end: int) -> str:
         """Add a value for rows of another; return its name."""
         slid, kind = self.sliding[value], self.graph.types[value]
-        made = self.value(f"{value} {stem}", kind.dtype, _with(kind.shape, slid.axis, end - first))
+        name = self.value(f"{value} {stem}", kind.dtype, _with(kind.shape, slid.axis, end - first))
         if value in self.graph.quant:
-            self.quant[made] = self.graph.quant[value]
+            self.quant[name] = self.graph.quant[value]
         if value in self.graph.sources and slid.axis == 1:
-            self.sources[made] = self.graph.sources[value].then(("rows", (first, end)))
-        return made
+            self.sources[name] = self.graph.sources[value].then(("rows", (first, end)))
+        return name
 
     def join(self, value: str, node: Node | None) -> None:
         """Add the rows that are kept to those that are computed, and keep rows for the next call."""
@@ -547,51 +546,51 @@ class _Slider(Rewriter):
         first, end = (0, 0) if node is not None and isinstance(node.attrs, View) else self.kept_rows(value)
         if first == end:
             return
-        kept, name = self.piece(value, "kept", first, end), f"{value} next"
-        self.sources.pop(kept, None)
-        own = self.windows[value].state if value in self.windows else None
-        if own is not None:  # under its names in the model
-            self.types[own.input] = self.types[kept]
-            kept, name = own.input, own.output
-        pieces = sorted([*rows.pieces, (first, end, kept)])
+        earlier, name = self.piece(value, "kept", first, end), f"{value} next"
+        self.sources.pop(earlier, None)
+        state = self.windows[value].state if value in self.windows else None
+        if state is not None:  # under its names in the model
+            self.types[state.input] = self.types[earlier]
+            earlier, name = state.input, state.output
+        pieces = sorted([*rows.pieces, (first, end, earlier)])
         whole = self.piece(value, "window", rows.first, rows.end)
         self.node("concat", [name for _, _, name in pieces], [whole], Concat(axis=slid.axis), like=node)
         rows.pieces.append((rows.first, rows.end, whole))
         following = self.part(value, first + slid.by, end + slid.by, copies=True)
         rows_kept = (slice(None),) * slid.axis + (slice(first + slid.by, end + slid.by),)
         initial = np.ascontiguousarray(self.zeros[value][rows_kept])
-        self.kept.append((State(name, kept, initial if initial.any() else None), kept, following))
+        self.kept_states.append((State(name, earlier, initial if initial.any() else None), earlier, following))
 
     def part(self, value: str, first: int, end: int, *, copies: bool = False) -> str:
         """Return the value that holds rows of another; a view or a copy of a piece unless a piece is just these."""
         slid, pieces = self.sliding[value], self.rows[value].pieces
         start, stop, source = min(
-            ((a, b, name) for a, b, name in pieces if a <= first and end <= b), key=lambda one: one[1] - one[0]
+            ((a, b, name) for a, b, name in pieces if a <= first and end <= b), key=lambda piece: piece[1] - piece[0]
         )
         if (start, stop) == (first, end) and not copies:
             return source
         kind = self.types[source]
         inner = math.prod(kind.shape[slid.axis + 1 :])
-        made = self.piece(value, "part", first, end)
+        output = self.piece(value, "part", first, end)
         skipped = (first - start) * inner
         is_aligned = skipped * kind.dtype.size % ALIGNMENT == 0
         if math.prod(kind.shape[: slid.axis]) == 1 and is_aligned and not copies:
-            self.node("view", [source], [made], View(first=skipped))
+            self.node("view", [source], [output], View(first=skipped))
         else:
             moved = _moved_by(first - start, slid.axis, kind)
-            self.node("loop", [source], [made], Loop(expr=moved, label="keep" if copies else "rows"))
+            self.node("loop", [source], [output], Loop(expr=moved, label="keep" if copies else "rows"))
         if not copies:
-            pieces.append((first, end, made))
-        return made
+            pieces.append((first, end, output))
+        return output
 
     def compute(self, node: Node, first: int, end: int) -> str:
         """Append a node that computes rows of another; return the value."""
         inputs, ranges = list(node.inputs), self.read(node, first, end)
         for number, (start, stop) in ranges.items():
             inputs[number] = self.part(node.inputs[number], start, stop)
-        made = self.piece(node.outputs[0], "new", first, end)
-        self.node(node.op, inputs, [made], self.attributes(node, first, end, ranges), like=node)
-        return made
+        output = self.piece(node.outputs[0], "new", first, end)
+        self.node(node.op, inputs, [output], self.attributes(node, first, end, ranges), like=node)
+        return output
 
     def attributes(self, node: Node, first: int, end: int, ranges: Mapping[int, tuple[int, int]]) -> Attributes:
         """Return a node's attributes to compute rows, from these rows of its inputs."""
@@ -600,8 +599,8 @@ class _Slider(Rewriter):
             n, (start, stop) = self.sliding[node.outputs[0]].axis - 1, ranges[0]
             begin, behind = self.reads[node.name][0].rows(first, end - first)
             top, left, bottom, right = attrs.pads
-            own = (start - begin, behind - stop)
-            attrs = replace(attrs, pads=(top, own[0], bottom, own[1]) if n else (own[0], left, own[1], right))
+            pads = (start - begin, behind - stop)
+            attrs = replace(attrs, pads=(top, pads[0], bottom, pads[1]) if n else (pads[0], left, pads[1], right))
             if isinstance(attrs, Pool2d):
                 limits = attrs.limits[0] - (start if n == 0 else 0), attrs.limits[1] - (start if n else 0)
                 attrs = replace(attrs, limits=limits)
@@ -613,7 +612,7 @@ class _Slider(Rewriter):
 
     def moved(self, expr: Expr, node: Node, first: int, ranges: Mapping[int, tuple[int, int]]) -> Expr:
         """Return an expression that computes rows from `first` on."""
-        strides = {one.input: one.stride for one in self.reads.get(node.name, ())}
+        strides = {read.input: read.stride for read in self.reads.get(node.name, ())}
 
         def change(part: Expr) -> Expr:
             if part.op != "load" or part.value not in ranges:
@@ -628,8 +627,8 @@ class _Slider(Rewriter):
 def _plus(index: Expr, more: int) -> Expr:
     """Return an index plus a constant."""
     if index.op in ("add", "sub") and index.args[1].op == "const":
-        own = int(index.args[1].value)
-        return index.args[0] + (more + (own if index.op == "add" else -own))
+        constant = int(index.args[1].value)
+        return index.args[0] + (more + (constant if index.op == "add" else -constant))
     return index + more
 
 

@@ -27,19 +27,19 @@ def quantize_states(graph: Graph, dequantized: Mapping[str, Dequantized]) -> Gra
     outputs, states = list(graph.outputs), list(graph.states)
     renamed: dict[str, str] = {}
     for number, (state, value, output) in enumerate(graph.state_values):
-        found = dequantized.get(output)
-        found = None if found and found.block else found
-        initial = _integers(state, graph.types[found.value].dtype, found, graph, value) if found else None
-        if found is None or initial is None:
+        source = dequantized.get(output)
+        source = None if source and source.block else source
+        initial = _integers(state, graph.types[source.value].dtype, source, graph, value) if source else None
+        if source is None or initial is None:
             continue
-        ctx.types[value] = graph.types[found.value]
+        ctx.types[value] = graph.types[source.value]
         ctx.sources.pop(value, None)
         ctx.quant[value] = Quant(
-            tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
+            tuple(float(scale) for scale in source.scale), tuple(int(point) for point in source.zero_point), source.axis
         )
         renamed[value] = ctx.value(f"{value}.float", DType.FLOAT32, graph.types[output].shape)
-        ctx.dequantize(Node("dequantizelinear", f"{value}/read", (), ()), replace(found, value=value), renamed[value])
-        outputs[len(graph.caller_outputs) + number] = found.value
+        ctx.dequantize(Node("dequantizelinear", f"{value}/read", (), ()), replace(source, value=value), renamed[value])
+        outputs[len(graph.caller_outputs) + number] = source.value
         states[number] = replace(state, initial=initial)
     if not renamed:
         return graph
@@ -49,13 +49,13 @@ def quantize_states(graph: Graph, dequantized: Mapping[str, Dequantized]) -> Gra
     return replace(ctx.finish(), states=tuple(states))
 
 
-def _integers(state: State, dtype: DType, found: Dequantized, graph: Graph, value: str) -> Array | None:
+def _integers(state: State, dtype: DType, source: Dequantized, graph: Graph, value: str) -> Array | None:
     """Return a state's initial value in integers; None: they can't represent it exactly."""
     shape = graph.types[value].shape
     along = [1] * len(shape)
-    if found.axis is not None:
-        along[found.axis] = -1
-    scale, zero_point = found.scale.reshape(along), found.zero_point.reshape(along)
+    if source.axis is not None:
+        along[source.axis] = -1
+    scale, zero_point = source.scale.reshape(along), source.zero_point.reshape(along)
     real = np.zeros(shape, np.float32) if state.initial is None else state.initial
     integers = rounded(real, scale, zero_point, dtype)
     exact = np.array_equal(((integers.astype(np.int64) - zero_point) * scale).astype(np.float32), real)
@@ -96,23 +96,23 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
     channels_first = rewriter.value(f"{value}.model", turned.dtype, shape)
     _channels_first(rewriter, value, channels_first, first)
     for node in graph.nodes:
-        node = replace(node, inputs=tuple(channels_first if one == value else one for one in node.inputs))
+        node = replace(node, inputs=tuple(channels_first if name == value else name for name in node.inputs))
         if node.name not in (joined.name, cut.name):
             rewriter.keep(node)
             continue
-        inputs = [_channels_last(rewriter, one, node) for one in node.inputs]
+        inputs = [_channels_last(rewriter, name, node) for name in node.inputs]
         kind = graph.types[node.outputs[0]]
-        made = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, _turned(kind.shape))
+        converted = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, _turned(kind.shape))
         attrs: Attributes = (
             replace(node.attrs, axis=after)
             if isinstance(node.attrs, AlongAxis)
             else Slice(first=_turned(Slice.of(node).first, 0), stride=_turned(Slice.of(node).stride))
         )
-        rewriter.node(node.op, inputs, [made], attrs, like=node)
-        _channels_first(rewriter, made, node.outputs[0], node)
-    kept = _channels_last(rewriter, output, last)
+        rewriter.node(node.op, inputs, [converted], attrs, like=node)
+        _channels_first(rewriter, converted, node.outputs[0], node)
+    result = _channels_last(rewriter, output, last)
     outputs = list(graph.outputs)
-    outputs[len(graph.caller_outputs) + number] = kept
+    outputs[len(graph.caller_outputs) + number] = result
     rewriter.outputs = tuple(outputs)
     rewriter.sources.pop(value, None)
     initial = state.initial
@@ -160,9 +160,9 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
         viewed = rewriter.value(f"{value}.whole", kind.dtype, whole)
         rewriter.node("Reshape", [value], [viewed], like=node)
         value = viewed
-    made = rewriter.value(f"{value}.last", kind.dtype, _turned(whole))
-    rewriter.node("Transpose", [value], [made], Permutation(perm=NHWC_OF_NCHW), like=node)
-    return made
+    output = rewriter.value(f"{value}.last", kind.dtype, _turned(whole))
+    rewriter.node("Transpose", [value], [output], Permutation(perm=NHWC_OF_NCHW), like=node)
+    return output
 
 
 def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> None:

@@ -38,17 +38,17 @@ def with_streamed_input(graph: Graph, name: str) -> Graph:
         return replace(graph, stream=Stream(value))
     rewriter = Rewriter(graph)
     shape = graph.types[value].shape
-    own = rewriter.value(f"{value}.nchw", graph.types[value].dtype, shape)
+    nchw = rewriter.value(f"{value}.nchw", graph.types[value].dtype, shape)
     rewriter.types[value] = replace(graph.types[value], shape=tuple(shape[axis] for axis in order))
     if value in graph.sources:
-        rewriter.sources[own] = graph.sources[value]
+        rewriter.sources[nchw] = graph.sources[value]
         rewriter.sources[value] = graph.sources[value].then(("transpose", order))
     first = next(node for node in graph.nodes if value in node.inputs)
     back = Permutation(perm=tuple(order.index(axis) for axis in range(len(order))))
-    rewriter.node("Transpose", [value], [own], back, like=first)
+    rewriter.node("Transpose", [value], [nchw], back, like=first)
     for node in graph.nodes:
-        rewriter.nodes.append(replace(node, inputs=tuple(own if each == value else each for each in node.inputs)))
-    rewriter.outputs = tuple(own if each == value else each for each in graph.outputs)
+        rewriter.nodes.append(replace(node, inputs=tuple(nchw if v == value else v for v in node.inputs)))
+    rewriter.outputs = tuple(nchw if v == value else v for v in graph.outputs)
     return replace(rewriter.finish(), stream=Stream(value, order))
 
 
@@ -78,8 +78,8 @@ def _order(graph: Graph, value: str) -> tuple[int, ...]:
     rank = len(graph.types[value].shape)
     if rank != 4:
         return ()
-    found = axes_of_image(graph, value, tuple(range(rank)))
-    order = tuple(found[axis] for axis in NHWC_OF_NCHW) if found is not None else ()
+    axes = axes_of_image(graph, value, tuple(range(rank)))
+    order = tuple(axes[axis] for axis in NHWC_OF_NCHW) if axes is not None else ()
     return () if order == tuple(range(rank)) else order
 
 

@@ -69,9 +69,9 @@ def with_large_tables(graphs: Sequence[Graph]) -> list[Graph]:
         tables = [graph.constants.get(name) for graph in graphs]
         if any(table is None or table.ndim != data.ndim for table in tables) or not all(readers.get(name, [False])):
             continue
-        there = [table for table in tables if table is not None]
-        longest = max(there, key=lambda table: table.size)
-        if all(table.shape == data.shape for table in there) or not all(_begins(longest, table) for table in there):
+        present = [table for table in tables if table is not None]
+        longest = max(present, key=lambda table: table.size)
+        if all(table.shape == data.shape for table in present) or not all(_begins(longest, table) for table in present):
             continue
         kind = TensorType(DType.of(longest.dtype), longest.shape)
         chosen = [
@@ -85,8 +85,8 @@ def _begins(longest: Array, table: Array) -> bool:
     return _is_same(longest[tuple(slice(size) for size in table.shape)], table)
 
 
-def _is_same(one: Array, other: Array) -> bool:
-    return np.array_equal(one, other, equal_nan=other.dtype.kind == "f")
+def _is_same(a: Array, b: Array) -> bool:
+    return np.array_equal(a, b, equal_nan=b.dtype.kind == "f")
 
 
 # Outputs whose size depends on the run-time sizes: each gets another output with its size, as a count.
@@ -95,13 +95,13 @@ def _is_same(one: Array, other: Array) -> bool:
 def varying_outputs(graphs: Collection[Graph]) -> dict[str, int]:
     """Return the outputs with run-time sizes, by their names in the model, and the first such dimension of each."""
     first, *_ = graphs
-    found = {}
+    axes = {}
     for index, name in enumerate(first.output_names[: len(first.caller_outputs)]):
         shapes = [graph.types[graph.outputs[index]].shape for graph in graphs]
         varying = [axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1]
         if varying:
-            found[name] = varying[0]
-    return found
+            axes[name] = varying[0]
+    return axes
 
 
 def with_counts(graph: Graph, outputs: Mapping[str, int]) -> Graph:
@@ -174,12 +174,12 @@ def _signature(node: Node, graph: Graph) -> tuple[object, ...]:
 
 def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:
     """Return the sizes of dimensions that are equal in all graphs."""
-    found = set()
+    sizes = set()
     for value, kind in graphs[0].types.items():
         for axis, size in enumerate(kind.shape):
             if all(graph.types[value].shape[axis] == size for graph in graphs):
-                found.add(size)
-    return frozenset(found)
+                sizes.add(size)
+    return frozenset(sizes)
 
 
 _MOST_SIZES = 2
@@ -302,11 +302,11 @@ class _Model:
         try:
             self.check_imports(self.imported)
         except ModelError:
-            found = self.raised(least)
-            if found is None:
+            start = self.raised(least)
+            if start is None:
                 raise
-            self.structural(found, MORE_STRUCTURE)
-            raised = self.lowest(least, found)
+            self.structural(start, MORE_STRUCTURE)
+            raised = self.lowest(least, start)
         for point in dense_points(self.top, raised):
             self.add(point)
         above = self.above(raised)
@@ -339,22 +339,22 @@ class _Model:
         points = sorted(itertools.product(*choices), key=sum)
         return next((point for point in points if point != least and self.follows(point)), None)
 
-    def lowest(self, least: Point, found: Point) -> Point:
+    def lowest(self, least: Point, start: Point) -> Point:
         """Return the smallest sizes from which on the model follows formulas, between those that were imported."""
-        for index, good in enumerate(found):
+        for index, good in enumerate(start):
             low = max((point[index] for point in self.imported if point[index] < good), default=least[index] - 1)
             high = good
             while high - low > 1:
                 size = (low + high) // 2
                 self.add(with_size(self.top, index, size))
-                if self.follows(with_size(found, index, size)):
+                if self.follows(with_size(start, index, size)):
                     high = size
                 else:
                     low = size
-            found = with_size(found, index, high)
-        return found
+            start = with_size(start, index, high)
+        return start
 
-    def other_structure(self, graphs: Sequence[Graph], points: Sequence[Point], found: DifferError) -> ModelError:
+    def other_structure(self, graphs: Sequence[Graph], points: Sequence[Point], error: DifferError) -> ModelError:
         """Return the error for graphs with different structures; it names an operator that differs."""
         first = graphs[0]
         for graph, point in zip(graphs[1:], points[1:], strict=True):
@@ -367,7 +367,7 @@ class _Model:
                             f"{self.text_of(point)}: {other.op} {other.name}",
                         ],
                     )
-        return self.error("an operator depends on the run-time sizes in a way that no formula describes", [str(found)])
+        return self.error("an operator depends on the run-time sizes in a way that no formula describes", [str(error)])
 
     def lowered(self, least: Point, target: Target) -> tuple[Imports, Joined]:
         """Lower the graph at some sizes, at more if those are too few; return these graphs, and the joined one."""
@@ -396,14 +396,14 @@ class _Model:
             for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
                 joiner.join(nodes, f"{nodes[0].op} {', '.join(nodes[0].origins[:3]) or nodes[0].name}")
             check_mirrors(graphs)
-        except DifferError as found:
-            raise self.other_structure(graphs, points, found) from None
+        except DifferError as error:
+            raise self.other_structure(graphs, points, error) from None
         read = {value for node in graphs[0].nodes for value in node.inputs} | {*graphs[0].outputs}
         for name in (name for name in graphs[0].constants if name in read):
             try:
                 joiner.join([graph.constants[name] for graph in graphs], name)
-            except (DifferError, KeyError) as found:
-                raise self.error("a constant depends on the run-time sizes", [str(found)]) from None
+            except (DifferError, KeyError) as error:
+                raise self.error("a constant depends on the run-time sizes", [str(error)]) from None
         for value, kind in graphs[0].types.items():
             kinds = [graph.types.get(value, kind) for graph in graphs]
             try:
@@ -423,8 +423,8 @@ class _Model:
             chosen = with_large_tables([graphs[point] for point in points])
             try:
                 return Joiner(self.symbols, points, scales=chosen[0].scales).join(chosen)
-            except DifferError as found:
-                failed = failed or found
+            except DifferError as error:
+                failed = failed or error
         details = [*_operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
         raise self.error("an operator depends on the run-time sizes in a way that no formula describes", details)
 
@@ -433,21 +433,21 @@ class _Model:
         for point, graph in self.imported.items():
             if not is_within(point, self.top):
                 continue
-            found = self.at(joined, point)
+            actual = self.at(joined, point)
             for label, value in zip(graph.output_names, graph.outputs, strict=True):
-                own = dict(zip(found.output_names, found.outputs, strict=True))[label]
-                if graph.types[value].shape != found.types[own].shape:
+                output = dict(zip(actual.output_names, actual.outputs, strict=True))[label]
+                if graph.types[value].shape != actual.types[output].shape:
                     raise self.error(
                         f"the shape of {label!r} is not a formula of the run-time sizes",
-                        [f"{self.text_of(point)}: {graph.types[value]}, by the formula {found.types[own]}"],
+                        [f"{self.text_of(point)}: {graph.types[value]}, by the formula {actual.types[output]}"],
                     )
 
     def at(self, joined: Joined, point: Point) -> Graph:
         """Return the lowered graph at some sizes."""
         try:
             graph: Graph = joined.at(dict(zip(self.symbols, point, strict=True)))
-        except DifferError as found:
-            raise self.error("a constant depends on the run-time sizes", [str(found)]) from None
+        except DifferError as error:
+            raise self.error("a constant depends on the run-time sizes", [str(error)]) from None
         return graph
 
     def is_known(self, joined: Joined, point: Point) -> bool:
@@ -479,7 +479,7 @@ class _Model:
                 where = f"{node.op} {', '.join(node.origins[:3])}"
                 if isinstance(node.attrs, View) and View.of(node).first != View.of(other).first:
                     raise self.error("the start of a slice depends on the run-time sizes", [where])
-                if any(one is not two for one, two in zip(bodies_of(node), bodies_of(other), strict=True)):
+                if any(a is not b for a, b in zip(bodies_of(node), bodies_of(other), strict=True)):
                     raise self.error("tensors inside control flow depend on the run-time sizes", [where])
 
 

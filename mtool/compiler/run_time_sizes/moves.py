@@ -222,11 +222,11 @@ class _Writing:
         if point is None or point.size != 1:
             return self.constant(f"{value}.block", np.full(shape, element, kind.dtype.numpy))
         zeros = self.constant(f"{value}.block", np.full(shape, point.item(), point.dtype))
-        made = self.names.take(f"{value}.zeros")
-        self.types[made] = TensorType(kind.dtype, tuple(shape))
+        output = self.names.take(f"{value}.zeros")
+        self.types[output] = TensorType(kind.dtype, tuple(shape))
         name = self.names.take(f"{like.name}.zeros")
-        self.nodes.append(replace(maker, name=name, inputs=(zeros, *maker.inputs[1:]), outputs=(made,)))
-        return made
+        self.nodes.append(replace(maker, name=name, inputs=(zeros, *maker.inputs[1:]), outputs=(output,)))
+        return output
 
     def constant(self, name: str, data: Array) -> str:
         """Return a constant's name."""

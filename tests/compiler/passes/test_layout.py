@@ -39,7 +39,7 @@ def test_settled_layouts_do_not_change() -> None:
 
 def test_changes_are_few() -> None:
     for before, _ in pairs("simplify_layout", "long", 25):
-        with mock.patch.object(editor, "MOST", 30), mock.patch.object(editor, "MOST_OF_A_NODE", 3):
+        with mock.patch.object(editor, "MAX_CHANGES", 30), mock.patch.object(editor, "MAX_CHANGES_PER_NODE", 3):
             simplify_layout(before)
 
 
@@ -90,7 +90,7 @@ def test_moves_alone_settle() -> None:
                 values[out] = shape
         outputs = sorted({f"v{chance.randrange(10)}" for _ in range(4)} | {"v9"})
         graph = lower(networks.imported(model(nodes, {"x": (F32, values["x"])}, outputs, constants)))
-        with mock.patch.object(editor, "MOST", 30), mock.patch.object(editor, "MOST_OF_A_NODE", 3):
+        with mock.patch.object(editor, "MAX_CHANGES", 30), mock.patch.object(editor, "MAX_CHANGES_PER_NODE", 3):
             assert_same(graph, simplify_layout(graph))
 
 

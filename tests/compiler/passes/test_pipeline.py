@@ -63,7 +63,7 @@ def pools() -> onnx.ModelProto:
 @pytest.mark.product(2)
 def test_a_thousand_nodes(made: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     graph = networks.imported(made())
-    with mock.patch.object(editor, "MOST", 30), mock.patch.object(editor, "MOST_OF_A_NODE", 3):
+    with mock.patch.object(editor, "MAX_CHANGES", 30), mock.patch.object(editor, "MAX_CHANGES_PER_NODE", 3):
         passed = pipeline.run(graph, HOST)
     (fed,) = networks.feeds_of(graph, 0)
     expected = results(graph, [fed])[0]

@@ -67,9 +67,9 @@ def tables_of(metadata: bytes) -> Iterator[tuple[int, int, int, int]]:
     if version != 1:
         raise Undecodable(f"its compression has schema version {version}; expected 1")
     for subgraph, part in enumerate(_vector(root, 6)):
-        for found in _vector(part, 4):
-            tensor, values = field(found, 4, numbers.Int32Flags, 0), field(found, 6, numbers.Uint32Flags, 0)
-            yield subgraph, tensor, values, field(found, 8, numbers.Uint8Flags, 0)
+        for table in _vector(part, 4):
+            tensor, values = field(table, 4, numbers.Int32Flags, 0), field(table, 6, numbers.Uint32Flags, 0)
+            yield subgraph, tensor, values, field(table, 8, numbers.Uint8Flags, 0)
 
 
 def field(table: Table, slot: int, kind: Any, default: int) -> int:
@@ -157,9 +157,9 @@ def _pruned(encoded: Array, values: Array, target: Target) -> Array:
     if np.count_nonzero(stored) > values.size:
         raise Undecodable(f"{target.name} has {np.count_nonzero(stored):,} elements, but {values.size:,} values")
     zeros = target.along(target.zeros) if target.zeros.size > 1 else target.zeros
-    made = np.broadcast_to(zeros.astype(target.dtype), target.shape).reshape(-1).copy()
-    made[stored] = values[: np.count_nonzero(stored)]
-    return made.reshape(target.shape)
+    result = np.broadcast_to(zeros.astype(target.dtype), target.shape).reshape(-1).copy()
+    result[stored] = values[: np.count_nonzero(stored)]
+    return result.reshape(target.shape)
 
 
 def _huffman(encoded: Array, table: Array, parameters: int, target: Target) -> Array:
@@ -175,7 +175,7 @@ def _huffman(encoded: Array, table: Array, parameters: int, target: Target) -> A
         )
     shift, entries = (27, _typed(table, np.dtype("<u4"))) if is_wide else (11, _typed(table, np.dtype("<u2")))
     listed, data, position = entries.tolist(), encoded.tobytes(), 0
-    made = np.empty(target.count, np.int64)
+    symbols = np.empty(target.count, np.int64)
     for number in range(target.count):
         used, place = (parameters >> 4) + 1, 0
         while True:
@@ -190,5 +190,5 @@ def _huffman(encoded: Array, table: Array, parameters: int, target: Target) -> A
                 break
             used, place = bits + 1, place + (entry & (1 << shift) - 1)
         position -= max(used - bits, 0)
-        made[number] = entry & (1 << shift) - 1
-    return made.astype(target.dtype).reshape(target.shape)
+        symbols[number] = entry & (1 << shift) - 1
+    return symbols.astype(target.dtype).reshape(target.shape)

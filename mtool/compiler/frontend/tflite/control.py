@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool.base.frozen import frozen
 from mtool.compiler.frontend.tflite.schema import Tensor
-from mtool.compiler.frontend.tflite.translation import Kept, Key, Translation
+from mtool.compiler.frontend.tflite.translation import Key, Translation, Variable
 from mtool.compiler.operators.problems import Unsupported
 
 _CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0, None, "")
@@ -20,7 +20,7 @@ class _Body:
     """A subgraph as an ONNX graph, and the variables that it shares with others: its last inputs and outputs."""
 
     graph: onnx.GraphProto
-    variables: Mapping[Key, Kept]
+    variables: Mapping[Key, Variable]
 
 
 def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], results: Sequence[Tensor]) -> _Body:
@@ -51,8 +51,8 @@ def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], 
                 raise Unsupported(f"{side.removesuffix('s')} {index} is {mismatch}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
-    variables = (replace(kept, input=prefix + kept.input, last=prefix + kept.last) for kept in network.crossing)
-    return _Body(graph, {_key_of(kept.key, number): kept for kept in variables})
+    variables = (replace(var, input=prefix + var.input, last=prefix + var.last) for var in network.crossing)
+    return _Body(graph, {_key_of(var.key, number): var for var in variables})
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
@@ -64,26 +64,26 @@ def _key_of(key: Key, number: int) -> Key:
     return key if isinstance(key, tuple) and key[0] in ("resource", "subgraph") else ("subgraph", number, key)
 
 
-def _shared_variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
+def _shared_variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Variable, str]]:
     """Return the variables that bodies share, with their values before the operator."""
-    found: dict[Key, tuple[Kept, str]] = {}
-    for key, kept in (pair for body in bodies for pair in body.variables.items()):
-        if kept.first is not None:
-            t.variables.begin(key, kept.first)
-        is_written = kept.is_written or (key in found and found[key][0].is_written)
-        value = t.variables.read(key, kept.tensor, lambda: t.unique(f"{t.op.name}/variable"))
-        found[key] = replace(kept, is_written=is_written), value
-    return found
+    shared: dict[Key, tuple[Variable, str]] = {}
+    for key, variable in (pair for body in bodies for pair in body.variables.items()):
+        if variable.first is not None:
+            t.variables.begin(key, variable.first)
+        is_written = variable.is_written or (key in shared and shared[key][0].is_written)
+        value = t.variables.read(key, variable.tensor, lambda: t.unique(f"{t.op.name}/variable"))
+        shared[key] = replace(variable, is_written=is_written), value
+    return shared
 
 
 def _rename(graph: onnx.GraphProto, prefix: str) -> None:
     """Add a prefix to all names of a graph and of the graphs in it."""
     waiting = [graph]
     while waiting:
-        one = waiting.pop()
-        for named in (*one.input, *one.output, *one.initializer, *one.value_info):
+        graph = waiting.pop()
+        for named in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
             named.name = prefix + named.name
-        for node in one.node:
+        for node in graph.node:
             node.input[:] = [name and prefix + name for name in node.input]
             node.output[:] = [name and prefix + name for name in node.output]
             waiting += [attr.g for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH]
@@ -96,12 +96,12 @@ def _copies(t: Translation, pairs: Iterable[tuple[str, str]]) -> list[onnx.NodeP
 
 def _fed(values: Sequence[str], graph: onnx.GraphProto) -> Iterable[tuple[str, str]]:
     """Return pairs of a value and the name of a graph's input; further inputs are variables."""
-    return zip(values, (one.name for one in graph.input), strict=False)
+    return zip(values, (value.name for value in graph.input), strict=False)
 
 
 def _read(body: _Body, values: Mapping[Key, str]) -> Iterable[tuple[str, str]]:
     """Return pairs of a value and the name of a subgraph's variable."""
-    return [(values[key], kept.input) for key, kept in body.variables.items() if key in values]
+    return [(values[key], variable.input) for key, variable in body.variables.items() if key in values]
 
 
 def branch(t: Translation) -> None:
@@ -121,13 +121,13 @@ def branch(t: Translation) -> None:
         before = {key: value for key, (_, value) in variables.items()}
         nodes = [*_copies(t, [*_read(side, before), *_fed(values, side.graph)]), *side.graph.node]
         outputs = [*side.graph.output][: len(results)]
-        for key, (kept, value) in variables.items():
+        for key, (variable, value) in variables.items():
             inner = side.variables.get(key)
-            if kept.is_written:
+            if variable.is_written:
                 last = inner.last if inner is not None else f"{t.op.name}/{name}/{value}"
                 if inner is None:
                     nodes += _copies(t, [(value, last)])
-                outputs.append(_info(last, kept.tensor))
+                outputs.append(_info(last, variable.tensor))
         graphs.append(helper.make_graph(nodes, name, [], outputs, [*side.graph.initializer]))
     node = helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=graphs[0], else_branch=graphs[1])
     _put_control(t, node, variables)
@@ -144,13 +144,13 @@ def loop(t: Translation) -> None:
     first, again = (
         _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
     )
-    if any(kept.is_written for kept in first.variables.values()):
+    if any(var.is_written for var in first.variables.values()):
         raise Unsupported("its condition writes variables")
     body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
     for index, (output, tensor) in enumerate(zip(t.op.outputs, operands, strict=True)):
-        made = _shape(body.graph.output[index])
-        if t.tensors[output].open and made != tensor.shape:
-            raise Unsupported(f"its value {index} changes its shape in a round, from {[*tensor.shape]} to {[*made]}")
+        shape = _shape(body.graph.output[index])
+        if t.tensors[output].open and shape != tensor.shape:
+            raise Unsupported(f"its value {index} changes its shape in a round, from {[*tensor.shape]} to {[*shape]}")
         t.tensors[output] = replace(t.tensors[output], shape=tensor.shape)
     variables = _shared_variables(t, first, body)
     values = [t.stored(index) for index in range(len(operands))]
@@ -164,14 +164,14 @@ def loop(t: Translation) -> None:
     ]
     results = [*body.graph.output][: len(operands)]
     inputs = [*body.graph.input][: len(operands)]
-    last = {key: body.variables[key].last if kept.is_written else value for key, (kept, value) in variables.items()}
-    unwritten = {key: value for key, (kept, value) in variables.items() if not kept.is_written}
+    last = {key: body.variables[key].last if var.is_written else value for key, (var, value) in variables.items()}
+    unwritten = {key: value for key, (var, value) in variables.items() if not var.is_written}
     nodes = [*_copies(t, _read(body, unwritten)), *body.graph.node]
-    nodes += [*_copies(t, [*_read(again, last), *_fed([one.name for one in results], again.graph)]), *again.graph.node]
-    for kept, value in variables.values():
-        if kept.is_written:
-            inputs.append(_info(kept.input, kept.tensor))
-            results.append(_info(kept.last, kept.tensor))
+    nodes += [*_copies(t, [*_read(again, last), *_fed([r.name for r in results], again.graph)]), *again.graph.node]
+    for var, value in variables.values():
+        if var.is_written:
+            inputs.append(_info(var.input, var.tensor))
+            results.append(_info(var.last, var.tensor))
             values.append(value)
     graph = helper.make_graph(
         nodes, "body", [*leading, *inputs], [again.graph.output[0], *results],
@@ -185,17 +185,17 @@ def _info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
 
 
-def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kept, str]]) -> None:
+def _put_control(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Variable, str]]) -> None:
     """Append a node whose outputs are those of the current operator, and the variables that it writes."""
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
     t.nodes.append(node)  # append does not copy it, and it still grows
     t.nodes += _copies(t, zip(outputs, [t.names[number] for number in t.op.outputs], strict=True))
-    for key, (kept, value) in variables.items():
-        if kept.is_written:
+    for key, (variable, value) in variables.items():
+        if variable.is_written:
             last = t.unique(f"{value}/next")
             node.output.append(last)
-            t.variables.write(key, kept.tensor, last)
+            t.variables.write(key, variable.tensor, last)
 
 
 def call_once(t: Translation) -> None:

@@ -56,14 +56,14 @@ class Numbers:
         Raises:
             Unsupported: it is not given and has no default, or is out of range.
         """
-        found = self.by_name.get(name, default)
-        if found is None:
+        value = self.by_name.get(name, default)
+        if value is None:
             raise Unsupported(f"its option {name!r} is not given")
-        if not float(found).is_integer() or not -(2**31) <= found < 2**32:
-            raise Unsupported(f"its option {name!r} is {found}; expected a 32-bit integer")
-        if not least <= found <= most:
-            raise Unsupported(f"its option {name!r} is {int(found)}; expected {least} to {most}")
-        return int(found)
+        if not float(value).is_integer() or not -(2**31) <= value < 2**32:
+            raise Unsupported(f"its option {name!r} is {value}; expected a 32-bit integer")
+        if not least <= value <= most:
+            raise Unsupported(f"its option {name!r} is {int(value)}; expected {least} to {most}")
+        return int(value)
 
     def real(self, name: str) -> float:
         """Return an option that is a number.
@@ -86,10 +86,10 @@ def numbers_of(operator: Operator) -> Numbers:
         return Numbers({})
     try:
         return Numbers(_read(operator.custom))
-    except _BROKEN as found:
+    except _BROKEN as error:
         raise ModelError(
             f"the options of {operator.name} are damaged",
-            details=[f"{type(found).__name__}: {found}", f"{len(operator.custom):,} bytes"],
+            details=[f"{type(error).__name__}: {error}", f"{len(operator.custom):,} bytes"],
             hint="export the model again, or compare its size with the original file's",
         ) from None
 
@@ -103,13 +103,13 @@ def _read(data: bytes) -> dict[str, int | float | bool]:
     entries = root.AsMap
     if len(entries) > MOST_NUMBERS:
         raise ValueError(f"they have {plural.count(len(entries), 'entry')}")
-    found: dict[str, int | float | bool] = {}
+    numbers: dict[str, int | float | bool] = {}
     for index in range(len(entries)):
         key, value = entries.Keys[index], entries.Values[index]
         kind = next((kind for kind in ("Bool", "Int", "Float") if getattr(value, f"Is{kind}")), None)
         if kind is not None:
-            found[key.AsKey] = getattr(value, f"As{kind}")
-    return found
+            numbers[key.AsKey] = getattr(value, f"As{kind}")
+    return numbers
 
 
 MOST_DETECTIONS = 2**15
@@ -118,10 +118,10 @@ _DETECTION_TYPES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 def _positive(options: Numbers, name: str) -> float:
-    found = options.real(name)
-    if not 0 < found < math.inf:
-        raise Unsupported(f"its option {name!r} is {found}; expected a positive number")
-    return found
+    value = options.real(name)
+    if not 0 < value < math.inf:
+        raise Unsupported(f"its option {name!r} is {value}; expected a positive number")
+    return value
 
 
 def _detection_grid(tensor: Tensor) -> tuple[float, float]:
@@ -154,21 +154,21 @@ def detection_postprocess(t: Translation) -> None:
     options = numbers_of(t.op)
     classes = options.whole("num_classes", least=1, most=2**15)
     most = options.whole("max_detections", least=1, most=MOST_DETECTIONS)
-    each = options.whole("max_classes_per_detection", least=1, most=MOST_DETECTIONS // most)
+    per_box = options.whole("max_classes_per_detection", least=1, most=MOST_DETECTIONS // most)
     _check_detection_shapes(t, classes)
     overlap, least = options.real("nms_iou_threshold"), options.real("nms_score_threshold")
     if not 0 < overlap <= 1 or math.isnan(least):
         raise Unsupported(f"its overlap threshold {overlap} or its score threshold {least} is out of range")
     grids = [number for index in range(3) for number in _detection_grid(t.tensor(index))]
-    made = t.several(
+    outputs = t.several(
         "DetectionPostProcess", 4, *[t.stored(index) for index in range(3)],
-        max_detections=most, max_classes_per_detection=each, num_classes=classes, grids=grids,
+        max_detections=most, max_classes_per_detection=per_box, num_classes=classes, grids=grids,
         detections_per_class=options.whole("detections_per_class", NUM_DETECTIONS_PER_CLASS, least=1, most=2**31 - 1),
         use_regular_nms=options.whole("use_regular_nms", 0),
         nms_score_threshold=max(least, -float(np.finfo(np.float32).max)), nms_iou_threshold=overlap,
         scales=[_positive(options, f"{name}_scale") for name in ("y", "x", "h", "w")],
     )  # fmt: skip
-    _put_shaped(t, made, [(1, most * each, 4), (1, most * each), (1, most * each), (1,)])
+    _put_shaped(t, outputs, [(1, most * per_box, 4), (1, most * per_box), (1, most * per_box), (1,)])
 
 
 def _put_shaped(t: Translation, values: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
@@ -187,10 +187,10 @@ _CHANNELS = (KEYPOINTS, 2 * KEYPOINTS, 4 * (KEYPOINTS - 1), 2 * KEYPOINTS)
 
 
 def _between(options: Numbers, name: str, least: float, most: float) -> float:
-    found = options.real(name)
-    if not least <= found <= most:
-        raise Unsupported(f"its option {name!r} is {found:g}; expected {least:g} to {most:g}")
-    return found
+    value = options.real(name)
+    if not least <= value <= most:
+        raise Unsupported(f"its option {name!r} is {value:g}; expected {least:g} to {most:g}")
+    return value
 
 
 def _pose_grid(tensor: Tensor, unit: float) -> tuple[float, float]:
@@ -216,7 +216,7 @@ def _check_pose_shapes(t: Translation) -> None:
     sizes = [shapes[0][:3]] * 3 + [(1, MASK, MASK)]
     for shape, size, channels in zip(shapes, sizes, _CHANNELS, strict=False):
         if shape[0] != 1 or 0 in shape or shape != (*size, channels):
-            raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(one)) for one in shapes)}")
+            raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str([*s]) for s in shapes)}")
 
 
 def posenet_decoder(t: Translation) -> None:
@@ -232,12 +232,12 @@ def posenet_decoder(t: Translation) -> None:
         raise Unsupported(f"its option 'score_threshold' is {threshold}, which no score reaches")
     radius = np.float32(_between(options, "nms_radius", 0, 1e6)) / np.float32(stride)
     unit = float(np.float32(1 / stride))
-    made = t.several(
+    outputs = t.several(
         "PosenetDecoder", counts[1], *[t.stored(index) for index in range(counts[0])], max_detections=most,
         stride=stride, threshold=float(threshold), least=-math.log(odds), squared_radius=float(radius * radius),
         grids=[number for index in range(counts[0]) for number in _pose_grid(t.tensor(index), unit if index else 1.0)],
     )  # fmt: skip
-    _put_shaped(t, made, [(1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK)])
+    _put_shaped(t, outputs, [(1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, MASK, MASK)])
 
 
 SAME, VALID = 1, 2  # TfLitePadding
@@ -259,10 +259,10 @@ def _numbers(t: Translation, count: int) -> list[int]:
 
 
 def _before(
-    padding: int, size: Sequence[int], made: Sequence[int], window: Sequence[int], stride: Sequence[int]
+    padding: int, size: Sequence[int], out_size: Sequence[int], window: Sequence[int], stride: Sequence[int]
 ) -> list[int]:
     """Return the pads before height and width; the pads behind are equal, or one more."""
-    pairs = zip(size, made, window, stride, strict=True)
+    pairs = zip(size, out_size, window, stride, strict=True)
     return [max((out - 1) * s + k - n, 0) // 2 for n, out, k, s in pairs] if padding == SAME else [0, 0]
 
 
@@ -273,11 +273,11 @@ def max_pooling(t: Translation) -> None:
     activation = int(np.frombuffer(t.op.custom[20:24], "<i4").sum())
     size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
     pairs = list(zip(size, window, stride, strict=True))
-    made = [-(-n // s) if padding == SAME else (n - k + s) // s for n, k, s in pairs]
-    if min(made) < 1:
+    out_size = [-(-n // s) if padding == SAME else (n - k + s) // s for n, k, s in pairs]
+    if min(out_size) < 1:
         raise Unsupported(f"its window {window} is larger than its input")
-    pads = _before(padding, size, made, window, stride)
-    attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
+    pads = _before(padding, size, out_size, window, stride)
+    attrs = {"window": window, "strides": stride, "pads": pads, "out_size": out_size}
     best, positions = t.several("MaxPoolArgmax", 2, t.stored(0), **attrs)
     t.put(t.activated(best, activation))
     t.put(positions, 1)
@@ -290,9 +290,9 @@ def max_unpooling(t: Translation) -> None:
     size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)
     if t.shape(1) != t.shape(0):
         raise Unsupported(f"its positions {list(t.shape(1))} do not match its values {list(t.shape(0))}")
-    made = [n * k for n, k in zip(size, window, strict=True)]
-    pads = _before(SAME, made, size, window, stride)
-    attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
+    out_size = [n * k for n, k in zip(size, window, strict=True)]
+    pads = _before(SAME, out_size, size, window, stride)
+    attrs = {"window": window, "strides": stride, "pads": pads, "out_size": out_size}
     t.put(t("MaxUnpoolWindow", t.stored(0), t.stored(1), **attrs))
 
 
@@ -320,8 +320,8 @@ _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 def working_memories(operators: Sequence[Operator]) -> set[int]:
     """Return the tensors that Ethos-U operators read and no operator writes."""
-    made = {number for one in operators for number in one.outputs}
-    return {number for one in operators if one.kind == KIND for number in one.inputs} - made
+    outputs = {number for operator in operators for number in operator.outputs}
+    return {number for operator in operators if operator.kind == KIND for number in operator.inputs} - outputs
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -336,13 +336,13 @@ def _places(scratch: Tensor, tensors: list[Tensor]) -> list[int]:
     """
     if scratch.place is None:
         raise Unsupported("the file has no OfflineMemoryAllocation with the offsets of its tensors")
-    found = []
-    for one in tensors:
-        place = -1 if one.place is None else one.place - scratch.place
-        if place < 0 or place + _bytes(one) > _bytes(scratch):
-            raise Unsupported(f"its tensor {one.name!r} is outside its working memory")
-        found.append(place)
-    return found
+    offsets = []
+    for tensor in tensors:
+        place = -1 if tensor.place is None else tensor.place - scratch.place
+        if place < 0 or place + _bytes(tensor) > _bytes(scratch):
+            raise Unsupported(f"its tensor {tensor.name!r} is outside its working memory")
+        offsets.append(place)
+    return offsets
 
 
 def ethos_u(t: Translation) -> None:
@@ -351,23 +351,23 @@ def ethos_u(t: Translation) -> None:
     if count <= _FIXED or min(t.op.inputs) < 0:
         raise Unsupported(reason(t.op.kind))
     fixed = [t.tensors[number] for number in t.op.inputs[:_FIXED]]
-    if any(one.dtype not in _BYTES for one in fixed):
+    if any(x.dtype not in _BYTES for x in fixed):
         raise Unsupported("its command stream, constants and working memory are not int8 or uint8")
-    if any(one.data is None for one in fixed[:2]) or any(one.data is not None and one.data.size for one in fixed[2:]):
+    if any(x.data is None for x in fixed[:2]) or any(x.data is not None and x.data.size for x in fixed[2:]):
         raise Unsupported("its command stream or its constants are not in the file")
     read = [t.tensor(number) for number in range(_FIXED, count)]
     written = [t.result(number) for number in range(len(t.op.outputs))]
     commands, constants, scratch, fast = fixed
     names = [
-        t.constant(stem, np.asarray(one.data).reshape(-1).view(np.uint8))
-        for stem, one in (("commands", commands), ("constants", constants))
+        t.constant(stem, np.asarray(x.data).reshape(-1).view(np.uint8))
+        for stem, x in (("commands", commands), ("constants", constants))
     ]
-    made = t.several(
+    outputs = t.several(
         "EthosU", len(written), *names, *(t.stored(number) for number in range(_FIXED, count)),
         scratch=_bytes(scratch), fast=0 if t.op.inputs[2] == t.op.inputs[3] else _bytes(fast),
         read=_places(scratch, read), written=_places(scratch, written),
-        types=[kind_number(DType.of(one.dtype)) for one in written], ranks=[len(one.shape) for one in written],
-        **{"sizes": sizes} if (sizes := [size for one in written for size in one.shape]) else {},
+        types=[kind_number(DType.of(x.dtype)) for x in written], ranks=[len(x.shape) for x in written],
+        **{"sizes": sizes} if (sizes := [size for x in written for size in x.shape]) else {},
     )  # fmt: skip
-    for number, value in enumerate(made):
+    for number, value in enumerate(outputs):
         t.put(value, number)

@@ -40,11 +40,11 @@ def plain(onnx: str, inputs: int = 1, *, is_stored: bool = False) -> Translate:
     """A builtin that is one ONNX operator on its real inputs and a fused activation, or on the stored elements."""
 
     def translate(t: Translation) -> None:
-        made = t(onnx, *[(t.stored if is_stored else t.real)(index) for index in range(inputs)])
+        result = t(onnx, *[(t.stored if is_stored else t.real)(index) for index in range(inputs)])
         if is_stored:
-            t.put(made)
+            t.put(result)
         else:
-            t.store(t.activated(made))
+            t.store(t.activated(result))
 
     return translate
 
@@ -77,10 +77,10 @@ def floor_mod(t: Translation, a: str, b: str) -> str:
 
 def add_n(t: Translation) -> None:
     """Append ADD_N."""
-    made = t.real(0)
+    total = t.real(0)
     for index in range(1, len(t.op.inputs)):
-        made = t("Add", made, t.real(index))
-    t.store(made)
+        total = t("Add", total, t.real(index))
+    t.store(total)
 
 
 def select(t: Translation) -> None:
@@ -350,8 +350,8 @@ def interpolated(function: Function) -> Translate:
         bottom, top = (t.result().scale[0] * np.float32(bound) for bound in (LOW, HIGH))
 
         def of(inputs: Array) -> Array:
-            made: Array = np.clip(function(t, inputs.astype(np.float64)), -3e38, 3e38).astype(np.float32)
-            return made
+            result: Array = np.clip(function(t, inputs.astype(np.float64)), -3e38, 3e38).astype(np.float32)
+            return result
 
         points = with_lines(of, least, most, np.float32(2**16) / (top - bottom))
         t.put(t.cast(looked_up(t, t.cast(t.stored(0), np.int32), points), np.int16))
@@ -410,8 +410,8 @@ def by_table(results: Function) -> Translate:
     def translate(t: Translation) -> None:
         eight_bits(t, 0)
         bounds, dtype = np.iinfo(t.tensor(0).dtype), t.result().dtype
-        each = np.arange(bounds.min, bounds.max + 1, dtype=np.int64) - t.tensor(0).zero
-        t.put(t("Table", t.stored(0), t.constant("table", results(t, each), dtype), to=dtype))
+        values = np.arange(bounds.min, bounds.max + 1, dtype=np.int64) - t.tensor(0).zero
+        t.put(t("Table", t.stored(0), t.constant("table", results(t, values), dtype), to=dtype))
 
     return translate
 
@@ -472,8 +472,8 @@ def single(function: Function) -> Function:
 
     def results(t: Translation, x: Array) -> Array:
         real = (x.astype(np.float32) * t.tensor(0).scale[0]).astype(np.float64)
-        made = function(t, real).astype(np.float32) * (np.float32(1) / t.result().scale[0])
-        return _clamped(t, away(np.clip(np.nan_to_num(made.astype(np.float64)), -(2.0**31), 2.0**31)).astype(np.int64))
+        steps = function(t, real).astype(np.float32) * (np.float32(1) / t.result().scale[0])
+        return _clamped(t, away(np.clip(np.nan_to_num(steps.astype(np.float64)), -(2.0**31), 2.0**31)).astype(np.int64))
 
     return results
 
@@ -481,8 +481,8 @@ def single(function: Function) -> Function:
 def sigmoid(_t: Translation, x: Array) -> Array:
     """The sigmoid, with every step in float32."""
     one, power = np.float32(1), np.exp(np.minimum(-x, 88.0)).astype(np.float32)
-    made: Array = one / (one + power)
-    return made
+    result: Array = one / (one + power)
+    return result
 
 
 def root(t: Translation, x: Array) -> Array:
@@ -508,8 +508,8 @@ def logarithm(t: Translation, x: Array) -> Array:
 def gaussian(t: Translation, x: Array) -> Array:
     """GELU, by erfc, or by tanh with the option `approximate`."""
     if t.op.option("Approximate", False):
-        made: Array = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-        return made
+        result: Array = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        return result
     of_each = np.vectorize(lambda number: 0.5 * number * math.erfc(-number / math.sqrt(2)))
     return np.asarray(of_each(x), np.float64)
 
@@ -526,8 +526,8 @@ def exact_inverse_root(t: Translation, numbers: Array) -> Array:
     if out.dtype != np.int8:
         raise Unsupported(f"its type {out.dtype} is not supported by LiteRT")
     by, shift = fixed_multiplier(1 / float(np.sqrt(t.tensor(0).scale[0]) * out.scale[0]))  # the product is of float32
-    made = np.full(numbers.shape, np.iinfo(out.dtype).max - out.zero)
+    result = np.full(numbers.shape, np.iinfo(out.dtype).max - out.zero)
     for index in np.flatnonzero(numbers > 0):
         multiplier, exponent = inverse_root(int(numbers[index]))
-        made[index] = scaled_by(scaled_by(np.asarray(1), multiplier, exponent + fine), by, shift - fine)
-    return _clamped(t, made)
+        result[index] = scaled_by(scaled_by(np.asarray(1), multiplier, exponent + fine), by, shift - fine)
+    return _clamped(t, result)

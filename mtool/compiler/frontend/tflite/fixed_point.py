@@ -27,8 +27,8 @@ RANGES = {
 
 def multipliers(scales: float | Array) -> tuple[Array, Array]:
     """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), for `rescale`."""
-    found = [fixed_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
-    return np.asarray([m for m, _ in found], np.int32), np.asarray([-1 - e for _, e in found], np.int8)
+    pairs = [fixed_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
+    return np.asarray([m for m, _ in pairs], np.int32), np.asarray([-1 - e for _, e in pairs], np.int8)
 
 
 def limits(tensor: Tensor, activation: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ def single_rounding(scales: Array, reach: Reach, low: int, high: int) -> tuple[A
     nominal, shifts = multipliers(scales)
     if (shifts.astype(int) + 32 > MOST_PLACES).any() or (shifts.astype(int) + 32 < 1).any() or not nominal.all():
         return None
-    found = nominal.copy()
+    result = nominal.copy()
     steps = np.arange(low + 1, high + 1, dtype=np.int64)
     for start in range(0, scales.size, ROWS):
         rows = slice(start, start + ROWS)
@@ -162,8 +162,8 @@ def single_rounding(scales: Array, reach: Reach, low: int, high: int) -> tuple[A
         lower, upper = _bounds(scales[rows, None], places, steps, reach.least[rows, None], reach.most[rows, None])
         if (lower > upper).any():
             return None
-        found[rows] = np.clip(nominal[rows], lower, upper)
-    return found, shifts
+        result[rows] = np.clip(nominal[rows], lower, upper)
+    return result, shifts
 
 
 def _bounds(scales: Array, places: Array, steps: Array, least: Array, most: Array) -> tuple[Array, Array]:

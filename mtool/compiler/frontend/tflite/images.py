@@ -174,10 +174,10 @@ def _inside(t: Translation, kernel_shape: tuple[int, int], strides: tuple[int, i
     """Return the number of the window's elements inside the image, [1, height, width, 1] of the output."""
     counts, image = [], t.shape(0)[1:3]
     sides = zip(image, pads, pads[2:], kernel_shape, strides, strict=False)
-    made = [(n + a + b - k) // s + 1 for n, a, b, k, s in sides]
-    t.afford(8 * math.prod(made))
+    out_size = [(n + a + b - k) // s + 1 for n, a, b, k, s in sides]
+    t.afford(8 * math.prod(out_size))
     for axis, size in enumerate(image):
-        first = np.arange(made[axis]) * strides[axis] - pads[axis]
+        first = np.arange(out_size[axis]) * strides[axis] - pads[axis]
         counts.append(np.minimum(first + kernel_shape[axis], size) - np.maximum(first, 0))
     inside: Array = np.maximum(np.outer(*counts), 1)[None, :, :, None]
     return inside
@@ -215,13 +215,13 @@ def exact_resize_bilinear(t: Translation) -> None:
         t.put(t.cast(t("Div", t("Add", total, half), np.int64(one)), x.dtype))
 
 
-def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
+def _neighbours(t: Translation, size: int, out: int) -> tuple[Array, Array, Array, Array]:
     """Return, for each output pixel, the two input pixels around it, and their weights in units of 1/1024."""
     one = 1 << FRACTION_BITS
-    step = (one * size + made // 2) // made
-    if t.op.option("AlignCorners") and made > 1:
-        step = (one * (size - 1) + (made - 1) // 2) // (made - 1)
-    at = np.arange(made, dtype=np.int64) * step
+    step = (one * size + out // 2) // out
+    if t.op.option("AlignCorners") and out > 1:
+        step = (one * (size - 1) + (out - 1) // 2) // (out - 1)
+    at = np.arange(out, dtype=np.int64) * step
     if t.op.option("HalfPixelCenters"):
         at += step // 2 - one // 2
     first = np.maximum(np.trunc(at / one).astype(np.int64), 0)
@@ -230,12 +230,12 @@ def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Arr
     return np.minimum(first, size - 1), last, one - share, share
 
 
-def _neighbours_by_floats(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
+def _neighbours_by_floats(t: Translation, size: int, out: int) -> tuple[Array, Array, Array, Array]:
     """Return the same with float32 weights."""
-    step = np.float32(size) / np.float32(made)
-    if t.op.option("AlignCorners") and made > 1:
-        step = np.float32(size - 1) / np.float32(made - 1)
-    at: Any = np.arange(made).astype(np.float32)
+    step = np.float32(size) / np.float32(out)
+    if t.op.option("AlignCorners") and out > 1:
+        step = np.float32(size - 1) / np.float32(out - 1)
+    at: Any = np.arange(out).astype(np.float32)
     half = np.float32(0.5)
     at = (at + half) * step - half if t.op.option("HalfPixelCenters") else at * step
     first = np.maximum(np.floor(at).astype(np.int64), 0)

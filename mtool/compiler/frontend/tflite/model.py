@@ -81,8 +81,8 @@ def settle(t: Translation, start: int) -> None:
 
 def _dequantized(t: Translation) -> dict[str, Array]:
     """Return the values of the constants that the current operator reads through a DEQUANTIZE."""
-    found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantized}
-    return {name: data for name, data in found.items() if data is not None}
+    values = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantized}
+    return {name: data for name, data in values.items() if data is not None}
 
 
 def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:
@@ -157,8 +157,8 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     graph = replace(graph, quant=_grids(network, graph), halves=halves)
     if options.rounding == "onnx" and not is_part_of(network.proto):
         return graph
-    own = {name: source for name, source in graph.sources.items() if name in network.tensors}
-    return replace(graph, sources=own)  # the file's tensors, as LiteRT has them
+    sources = {name: source for name, source in graph.sources.items() if name in network.tensors}
+    return replace(graph, sources=sources)  # the file's tensors, as LiteRT has them
 
 
 def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
@@ -282,10 +282,10 @@ def _is_exact(t: Translation, operator: Operator, builtin: Builtin, options: Mod
     if builtin.is_integer or not operator.outputs or (options.whole and operator.kind == "SOFTMAX"):
         return False
     rounding = options.rounding
-    made = t.tensors[operator.outputs[0]]
+    output = t.tensors[operator.outputs[0]]
     if rounding == "tflite" or not builtin.is_coarse or not operator.inputs:
-        return made.is_quantized and rounding == "tflite"
-    return made.is_quantized and made.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
+        return output.is_quantized and rounding == "tflite"
+    return output.is_quantized and output.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
 
 
 def _grids(network: Network, graph: Graph) -> dict[str, Quant]:

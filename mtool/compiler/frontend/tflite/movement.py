@@ -28,13 +28,13 @@ def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
 
 def view(t: Translation) -> None:
     """RESHAPE, SQUEEZE, EXPAND_DIMS: the file has the output's shape; a shape operand has to match it."""
-    made = _asked(t) if t.result().open else t.result().shape
-    if not _VIEWS[t.op.kind](t, made):
-        raise Unsupported(f"its input {list(t.shape(0))} can't be reshaped to its output {list(made)}")
-    moved(t, lambda x: t("Reshape", x, made))
+    shape = _requested_shape(t) if t.result().open else t.result().shape
+    if not _VIEWS[t.op.kind](t, shape):
+        raise Unsupported(f"its input {list(t.shape(0))} can't be reshaped to its output {list(shape)}")
+    moved(t, lambda x: t("Reshape", x, shape))
 
 
-def _asked(t: Translation) -> tuple[int, ...]:
+def _requested_shape(t: Translation) -> tuple[int, ...]:
     """Return the shape of an output with open sizes.
 
     Raises:
@@ -62,12 +62,12 @@ def _is_reshaped(t: Translation, result: tuple[int, ...]) -> bool:
     return len(shape) == len(result) and all(dim in (-1, size) for dim, size in zip(shape, result, strict=True))
 
 
-def _is_squeezed(t: Translation, made: tuple[int, ...]) -> bool:
-    kept, left = ([size for size in shape if size != 1] for shape in (t.shape(0), made))
-    return kept == left and len(made) <= len(t.shape(0))
+def _is_squeezed(t: Translation, result: tuple[int, ...]) -> bool:
+    before, after = ([size for size in shape if size != 1] for shape in (t.shape(0), result))
+    return before == after and len(result) <= len(t.shape(0))
 
 
-def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
+def _is_expanded(t: Translation, result: tuple[int, ...]) -> bool:
     shape = t.shape(0)
     if t.tensor(1).data is None:
         return True
@@ -75,7 +75,7 @@ def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
     if not -rank - 1 <= axis <= rank:
         raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
     index = axis % (rank + 1)
-    return made == (*shape[:index], 1, *shape[index:])
+    return result == (*shape[:index], 1, *shape[index:])
 
 
 _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_expanded}
@@ -219,14 +219,14 @@ def strided_slice(t: Translation) -> None:
         raise Unsupported(refusal)
     parts: list[tuple[int, int, int, int]] = []  # first, last, axis, stride
     gone, added = [], []
-    axis, made, far = 0, 0, 2**31 - 1  # axis of the input, sizes of the output
+    axis, out_axis, far = 0, 0, 2**31 - 1  # axes of the input and of the output
     for n, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
         if masks["Ellipsis"] >> n & 1:
-            axis, made = axis + rest, made + rest
+            axis, out_axis = axis + rest, out_axis + rest
             continue
         if n in fresh:
-            added.append(made)
-            made += 1
+            added.append(out_axis)
+            out_axis += 1
             continue
         if masks["ShrinkAxis"] >> n & 1:
             if masks["Begin"] >> n & 1:
@@ -242,7 +242,7 @@ def strided_slice(t: Translation) -> None:
                 last += min(first, shape[axis] - 1) + (shape[axis] if first < 0 else 0)
                 last = last if last >= 0 else -far  # an index that does not count from the end
             last = (far if step > 0 else -far) if masks["End"] >> n & 1 else last
-            made += 1
+            out_axis += 1
         parts.append((first, last, axis, step))
         axis += 1
 
@@ -283,9 +283,9 @@ def broadcast_args(t: Translation) -> None:
 
 def zeros_like(t: Translation) -> None:
     """Append ZEROS_LIKE."""
-    made = t.tensor(0)
-    t.afford(made.dtype.itemsize * math.prod(made.shape))
-    t.fix(t.op.outputs[0], np.zeros(made.shape, made.dtype))
+    x = t.tensor(0)
+    t.afford(x.dtype.itemsize * math.prod(x.shape))
+    t.fix(t.op.outputs[0], np.zeros(x.shape, x.dtype))
 
 
 def rank_of(t: Translation) -> None:
@@ -386,8 +386,8 @@ def reverse_sequence(t: Translation) -> None:
 
     def build(x: str) -> str:
         front = t("Transpose", x, perm=order)
-        made = t("ReverseSequence", front, lengths, batch_axis=0, time_axis=1)
-        return t("Transpose", made, perm=back)
+        result = t("ReverseSequence", front, lengths, batch_axis=0, time_axis=1)
+        return t("Transpose", result, perm=back)
 
     moved(t, build)
 
@@ -495,20 +495,20 @@ def gather(t: Translation) -> None:
 
     def build(x: str) -> str:
         front = t("Transpose", x, perm=order) if between else x
-        made = t(GATHER_ND, front, indices, batch_dims=batch)
-        return t("Transpose", made, perm=back) if between and picked else made
+        result = t(GATHER_ND, front, indices, batch_dims=batch)
+        return t("Transpose", result, perm=back) if between and picked else result
 
     moved(t, build)
 
 
 def bucketize(t: Translation) -> None:
     """BUCKETIZE: the number of boundaries that are less than or equal to an element."""
-    found: Array = np.asarray(t.op.option("Boundaries", ()), np.float32)
-    if (np.diff(found) < 0).any():
+    bounds: Array = np.asarray(t.op.option("Boundaries", ()), np.float32)
+    if (np.diff(bounds) < 0).any():
         raise Unsupported("its boundaries are not sorted")
     rank = len(t.shape(0))
-    each = t("Unsqueeze", t.cast(t.stored(0), np.float32), [rank])
-    above = t("GreaterOrEqual", each, t.constant("boundaries", found))
+    values = t("Unsqueeze", t.cast(t.stored(0), np.float32), [rank])
+    above = t("GreaterOrEqual", values, t.constant("boundaries", bounds))
     t.put(t("ReduceSum", t.cast(above, np.int32), [rank], keepdims=0))
 
 

@@ -44,10 +44,10 @@ def steps(t: Translation, name: str, axes: str = "HW") -> tuple[int, ...]:
     Raises:
         Unsupported: one is below 1.
     """
-    found = tuple(t.op.option(name.format(axis), 1) for axis in axes)
-    if min(found) < 1:
-        raise Unsupported(f"its {name.partition('{')[0].lower()} is {' x '.join(map(str, found))}")
-    return found
+    values = tuple(t.op.option(name.format(axis), 1) for axis in axes)
+    if min(values) < 1:
+        raise Unsupported(f"its {name.partition('{')[0].lower()} is {' x '.join(map(str, values))}")
+    return values
 
 
 def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
@@ -177,17 +177,17 @@ class Real:
         """Return the bias that is part of the product; empty: there is none."""
         return bias(self.t, self.b, channels, self.x, self.w)
 
-    def put_image(self, made: str, channels: int) -> None:
+    def put_image(self, image: str, channels: int) -> None:
         """Make the sums, a channels-first image, the output."""
-        self.t.store_image(self.t.activated(made), len(self.t.shape(self.x)))
+        self.t.store_image(self.t.activated(image), len(self.t.shape(self.x)))
 
-    def put_rows(self, made: str, channels: int) -> None:
+    def put_rows(self, rows: str, channels: int) -> None:
         """Make the sums, one row per row of the input, the output."""
-        self.t.store(unflat(self.t, self.t.activated(made), channels))
+        self.t.store(unflat(self.t, self.t.activated(rows), channels))
 
-    def put_product(self, made: str) -> None:
+    def put_product(self, product: str) -> None:
         """Make a product of two variables the output."""
-        self.t.store(made)
+        self.t.store(product)
 
 
 class Hybrid(Real):
@@ -220,10 +220,10 @@ class Hybrid(Real):
         """Return nothing: the bias is added to the scaled sums."""
         return []
 
-    def put_image(self, made: str, channels: int) -> None:
+    def put_image(self, image: str, channels: int) -> None:
         """Make the sums, an NCHW image, the output."""
         t = self.t
-        sums = t("Transpose", made, perm=NHWC_OF_NCHW)
+        sums = t("Transpose", image, perm=NHWC_OF_NCHW)
         if t.op.kind == "DEPTHWISE_CONV_2D":
             scaled = t("Mul", sums, t("Mul", self._channel_scales(channels), self.scale))
         elif self.apart:
@@ -232,10 +232,10 @@ class Hybrid(Real):
             scaled = t("Mul", sums, t("Mul", self.scale, t.tensor(self.w).scale[0]))
         self._finish(scaled, channels)
 
-    def put_rows(self, made: str, channels: int) -> None:
+    def put_rows(self, rows: str, channels: int) -> None:
         """Make the sums, one row per row of the input, the output."""
         factor = self.t("Mul", self.scale, self._channel_scales(channels))
-        self._finish(self.t("Mul", made, factor), channels)
+        self._finish(self.t("Mul", rows, factor), channels)
 
     def _channel_scales(self, channels: int) -> str:
         scale = self.t.tensor(self.w).scale
@@ -243,11 +243,11 @@ class Hybrid(Real):
             raise Unsupported(f"its weights have {plural.count(scale.size, 'scale')} for {channels} channels")
         return self.t.constant("scale", scale if scale.size > 1 else scale[0], np.float32)
 
-    def _finish(self, made: str, channels: int) -> None:
+    def _finish(self, result: str, channels: int) -> None:
         """Add the bias, apply the fused activation, and make the result the output."""
         t, offsets = self.t, bias(self.t, self.b, channels, self.x, self.w)
-        made = t.activated(t("Add", made, *offsets) if offsets else made)
-        t.put(unflat(t, made, channels) if t.op.kind == "FULLY_CONNECTED" else made)
+        result = t.activated(t("Add", result, *offsets) if offsets else result)
+        t.put(unflat(t, result, channels) if t.op.kind == "FULLY_CONNECTED" else result)
 
 
 class Exact(Real):
@@ -296,9 +296,9 @@ class Exact(Real):
         x, w, out = self.t.tensor(self.x), self.t.tensor(self.w), self.t.result()
         return x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
 
-    def put_image(self, made: str, channels: int) -> None:
+    def put_image(self, image: str, channels: int) -> None:
         """Make the sums, an NCHW image, the output."""
-        self.t.put(self.rescaled_image(self.t("Transpose", made, perm=NHWC_OF_NCHW)))
+        self.t.put(self.rescaled_image(self.t("Transpose", image, perm=NHWC_OF_NCHW)))
 
     def rescaled_image(self, sums: str, phases: int = 1) -> str:
         """Scale the sums of a convolution; int16 ones have 64 bits, unless their bias has 32."""
@@ -312,20 +312,20 @@ class Exact(Real):
             return rescale(t, sums, scales, out, axis=3)
         return rescale_long(t, sums, scales, out, axis=3, activation=t.activation)
 
-    def put_rows(self, made: str, channels: int) -> None:
+    def put_rows(self, rows: str, channels: int) -> None:
         """Make the sums, one row per row of the input, the output."""
         t, out, scales = self.t, self.t.result(), self.scales
         if out.dtype == np.int16 and t.has(2) and t.tensor(2).dtype == np.int32:
             raise Unsupported(
                 "its bias is int32, which LiteRT's reference kernel reads as int64 (its default kernel does not)"
             )
-        found = self._rounding_once(scales) if t.tensor(0).dtype != np.int16 else None
-        if found is None:
-            factors, kept = t.constant("scale", scales, np.float64), kept_of(out, t.activation)
-            made = t("RescaleReal", made, factors, axis=1, zero_point=out.zero, **kept)
+        single = self._rounding_once(scales) if t.tensor(0).dtype != np.int16 else None
+        if single is None:
+            factors, limits = t.constant("scale", scales, np.float64), kept_of(out, t.activation)
+            rows = t("RescaleReal", rows, factors, axis=1, zero_point=out.zero, **limits)
         else:
-            made = rescale(t, made, found, out, axis=1, twice=False)
-        t.put(unflat(t, made, channels))
+            rows = rescale(t, rows, single, out, axis=1, twice=False)
+        t.put(unflat(t, rows, channels))
 
     def _rounding_once(self, scales: Array) -> tuple[Array, Array] | None:
         """Return multipliers and shifts that round an 8-bit dense layer's sums once, if there are any."""
@@ -337,11 +337,11 @@ class Exact(Real):
         low, high = (bound - out.zero for bound in limits(out, t.activation))
         return single_rounding(scales, reach.of_all if scales.size == 1 else reach, low, max(low, high))
 
-    def put_product(self, made: str) -> None:
+    def put_product(self, product: str) -> None:
         """Make a product of two variables the output."""
         t, out = self.t, self.t.result()
         scales = np.asarray([float(t.tensor(0).scale[0] * t.tensor(1).scale[0]) / float(out.scale[0])])
-        t.put((rescale_long if t.tensor(0).dtype == np.int16 else rescale)(t, made, scales, out))
+        t.put((rescale_long if t.tensor(0).dtype == np.int16 else rescale)(t, product, scales, out))
 
 
 def _check_kernel_reads(t: Translation) -> None:
@@ -439,10 +439,10 @@ def exact_transpose_conv(t: Translation) -> None:
     products = Exact(t, 2, 1, 3)
     attrs, size, outputs = spread(t), t.shape(2, 4), t.shape(1, 4)[0]
     kernel, (before_h, before_w) = t.shape(1, 4)[1:3], attrs["pads"][:2]
-    made = t.numbers(0, "the output's shape")[1:3]
+    out_size = t.numbers(0, "the output's shape")[1:3]
     phases = Phases(
         (kernel[0], kernel[1]), (attrs["strides"][0], attrs["strides"][1]), (before_h, before_w),
-        (size[1], size[2]), (made[0], made[1]),
+        (size[1], size[2]), (out_size[0], out_size[1]),
     )  # fmt: skip
     filters = products.weights(lambda data: _in_phases(t, phases, data), 0)
     count = math.prod(phases.stride)
@@ -463,14 +463,14 @@ def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
         raise Unsupported(f"its weights have {plural.count(points.size, 'zero point')}; expected one")
     t.afford(2 * math.prod((*phases.taps, *phases.stride)) * weights.shape[0] * weights.shape[3])
     centred = weights.astype(np.int16) - points[0]
-    made: Array = phases.filters(centred.transpose(3, 0, 1, 2)).transpose(0, 3, 1, 2) + points[0]
-    return made.astype(weights.dtype)
+    result: Array = phases.filters(centred.transpose(3, 0, 1, 2)).transpose(0, 3, 1, 2) + points[0]
+    return result.astype(weights.dtype)
 
 
-def _interleave(t: Translation, phases: Phases, made: str) -> None:
+def _interleave(t: Translation, phases: Phases, grid: str) -> None:
     """Make the output from [N, QH, QW, SH * SW * O], without the padding."""
     batch, height, width, channels = t.numbers(0, "the output's shape")
-    apart = t("Reshape", made, (batch, *phases.quotients, *phases.stride, channels))
+    apart = t("Reshape", grid, (batch, *phases.quotients, *phases.stride, channels))
     turned = t("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])
     sizes = [count * stride for count, stride in zip(phases.quotients, phases.stride, strict=True)]
     image = t("Reshape", turned, (batch, *sizes, channels))
@@ -500,12 +500,12 @@ def flat_rows(products: Real) -> tuple[str, int]:
     return products.operand(0, rows) if isinstance(products, Hybrid) else rows, channels
 
 
-def unflat(t: Translation, made: str, channels: int) -> str:
+def unflat(t: Translation, rows: str, channels: int) -> str:
     """Return rows of results in the shape of FULLY_CONNECTED's output."""
     shape = t.shape(0)
     if t.op.option("KeepNumDims") and len(shape) != 2:
-        return t("Reshape", made, (*shape[:-1], channels))
-    return made
+        return t("Reshape", rows, (*shape[:-1], channels))
+    return rows
 
 
 def fully_connected(arithmetic: type[Real]) -> Translate:

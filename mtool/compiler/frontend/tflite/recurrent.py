@@ -157,9 +157,9 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
     inputs = [info(name, state.tensor) for name, state in zip(inside, states, strict=True)]
     inputs.append(info(row, t.tensor(0), images, count))
     tensors = [*(state.tensor for state in states), states[0].tensor]
-    made = [info(name, tensor) for name, tensor in zip(last, tensors, strict=True)]
+    outputs = [info(name, tensor) for name, tensor in zip(last, tensors, strict=True)]
     held = [numpy_helper.from_array(t.constants[name], name) for name in read]
-    return helper.make_graph(nodes, "step", inputs, made, held)
+    return helper.make_graph(nodes, "step", inputs, outputs, held)
 
 
 def _turned(t: Translation, value: str, shape: Sequence[int]) -> str:
@@ -187,17 +187,17 @@ def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> 
 def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
     """Return the weights of several gates as one matrix of real numbers; a vector becomes a diagonal matrix."""
     tensors = [t.weights(index) for index in operands]
-    if all(one.is_quantized and one.data is not None and one.data.ndim == 2 for one in tensors):
-        kinds = {one.dtype for one in tensors}
-        if len(kinds) == 1 and all(one.scale.size == 1 for one in tensors):
-            data = np.concatenate([one.data for one in tensors if one.data is not None])
-            rows = [one.shape[0] for one in tensors]
+    if all(tensor.is_quantized and tensor.data is not None and tensor.data.ndim == 2 for tensor in tensors):
+        kinds = {tensor.dtype for tensor in tensors}
+        if len(kinds) == 1 and all(tensor.scale.size == 1 for tensor in tensors):
+            data = np.concatenate([tensor.data for tensor in tensors if tensor.data is not None])
+            rows = [tensor.shape[0] for tensor in tensors]
             scales, points = (
-                np.repeat([getattr(one, name)[0] for one in tensors], rows) for name in ("scale", "zero_point")
+                np.repeat([getattr(tensor, name)[0] for tensor in tensors], rows) for name in ("scale", "zero_point")
             )
             return t.dequantize(t.constant(role, data), data.dtype, scales.astype(np.float32), points, 0)
-    found = [_real(t, index, role) for index in operands]
-    return t.constant(role, np.concatenate([np.diag(data) if data.ndim == 1 else data for data in found]), np.float32)
+    parts = [_real(t, index, role) for index in operands]
+    return t.constant(role, np.concatenate([np.diag(data) if data.ndim == 1 else data for data in parts]), np.float32)
 
 
 def _real(t: Translation, index: int, role: str) -> Array:
@@ -253,16 +253,16 @@ class _Cell:
 
     def next_cell(self, forget: str, cell: str, let_in: str, candidate: str) -> str:
         """Return the next cell."""
-        kept = self.t("Mul", forget, cell)
-        return self._clipped(self.t("Add", kept, self.t("Mul", let_in, candidate)), "CellClip")
+        old = self.t("Mul", forget, cell)
+        return self._clipped(self.t("Add", old, self.t("Mul", let_in, candidate)), "CellClip")
 
     def result(self, opened: str, after: str) -> str:
         """Return the next state."""
         t, at = self.t, self.at
-        made = t("Mul", opened, real_activation(t, after))
+        output = t("Mul", opened, real_activation(t, after))
         if not t.has(at.projection):
-            return made
-        inputs = [made, _stacked(t, [at.projection], "projection")]
+            return output
+        inputs = [output, _stacked(t, [at.projection], "projection")]
         if t.has(at.projection + 1):
             inputs.append(t.constant("bias", t.data(at.projection + 1, "projection bias"), np.float32))
         return self._clipped(t("Gemm", *inputs, transB=1), "ProjClip")
@@ -301,9 +301,9 @@ def _checked(t: Translation, at: Operands) -> tuple[int, int]:
     for gate, index in at.weights.items():
         if not t.has(index):
             continue
-        found = t.shape(index), t.shape(at.recurrent[gate])
-        if found != ((cells, count), recurrent) or math.prod(t.shape(at.biases[gate])) != cells:
-            raise Unsupported(f"the weights of its {gate} gate, {list(found[0])} and {list(found[1])}, do not match")
+        shapes = t.shape(index), t.shape(at.recurrent[gate])
+        if shapes != ((cells, count), recurrent) or math.prod(t.shape(at.biases[gate])) != cells:
+            raise Unsupported(f"the weights of its {gate} gate, {list(shapes[0])} and {list(shapes[1])}, do not match")
     projected = t.shape(at.projection) if t.has(at.projection) else (cells, cells)
     if recurrent not in ((cells, width), (cells,)) or projected != (width, cells):
         raise Unsupported(f"its recurrent weights {list(recurrent)} do not fit {cells} cells")
@@ -317,11 +317,11 @@ def _direction(t: Translation, at: Operands, *, backward: bool = False) -> tuple
     integer = t.tensor(0).is_quantized
     state = state_of(t, at.state, (images, width), "int8" if integer else "float32")
     cell = state_of(t, at.cell, (images, cells), "int16" if integer else "float32")
-    made = _integer_cell(t, at, state.tensor, cell.tensor) if integer else _Cell(t, at)
-    if isinstance(made, _IntegerCell) and t.at_once and t.has(at.weights["input"]) and not t.has(at.projection):
-        return _as_one(made, (state, cell)), width
+    lstm = _integer_cell(t, at, state.tensor, cell.tensor) if integer else _Cell(t, at)
+    if isinstance(lstm, _IntegerCell) and t.at_once and t.has(at.weights["input"]) and not t.has(at.projection):
+        return _as_one(lstm, (state, cell)), width
     value = t.stored(0) if integer else t.real(0)
-    return over_time(t, value, [state, cell], made.step, backward=backward), width
+    return over_time(t, value, [state, cell], lstm.step, backward=backward), width
 
 
 def lstm(t: Translation) -> None:
@@ -342,17 +342,17 @@ def bidirectional_lstm(t: Translation) -> None:
     _put(t, _direction(t, FORWARD), _direction(t, BACKWARD, backward=True))
 
 
-def _put(t: Translation, *made: tuple[str, int]) -> None:
+def _put(t: Translation, *results: tuple[str, int]) -> None:
     """Make the results of one or both directions, each with its width, the outputs."""
     outer = t.shape(0)[:-1]
-    if len(made) > 1 and t.op.option("MergeOutputs"):
-        values, widths = zip(*made, strict=True)
-        made = ((t("Concat", *values, axis=len(outer)), sum(widths)),)
-    for index, (value, width) in enumerate(made):
+    if len(results) > 1 and t.op.option("MergeOutputs"):
+        values, widths = zip(*results, strict=True)
+        results = ((t("Concat", *values, axis=len(outer)), sum(widths)),)
+    for index, (value, width) in enumerate(results):
         finish(t, value, (*outer, width), index)
 
 
-def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) -> tuple[str, int]:
+def _simple(t: Translation, first: int, state_input: int, *, backward: bool = False) -> tuple[str, int]:
     """Append an RNN whose weights, recurrent weights and bias start at input `first`; return its results and width."""
     _, images, count = sizes(t)
     width = t.shape(first, 2)[0]
@@ -362,12 +362,12 @@ def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) ->
     def step(row: str, states: Sequence[str]) -> list[str]:
         bias = t.constant("bias", t.data(first + 2, "bias"), np.float32)
         sums = t("Gemm", row, _stacked(t, [first], "weights"), bias, transB=1)
-        own = t("Gemm", states[0], _stacked(t, [first + 1], "recurrent weights"), transB=1)
-        return [real_activation(t, t("Add", sums, own))]
+        recurrent = t("Gemm", states[0], _stacked(t, [first + 1], "recurrent weights"), transB=1)
+        return [real_activation(t, t("Add", sums, recurrent))]
 
     if t.tensor(0).is_quantized:
         raise Unsupported("only floats are supported, as in LiteRT")
-    state = state_of(t, kept, (images, width), "float32")
+    state = state_of(t, state_input, (images, width), "float32")
     return over_time(t, t.real(0), [state], step, backward=backward), width
 
 
@@ -403,8 +403,8 @@ class _IntegerCell(_Cell):
         """Return the arguments of all gates."""
         t, at = self.t, self.at
         sums = self._sums(row, t.tensor(0), at.weights, INT16, at.biases)
-        own = self._sums(state, self.state, at.recurrent, INT32, {})
-        return t.cast(t("Clip", t("Add", t.cast(sums, INT32), own), -(2**15), 2**15 - 1), INT16)
+        recurrent = self._sums(state, self.state, at.recurrent, INT32, {})
+        return t.cast(t("Clip", t("Add", t.cast(sums, INT32), recurrent), -(2**15), 2**15 - 1), INT16)
 
     def sigmoid(self, value: str) -> str:
         """Return the activation of a gate."""
@@ -421,8 +421,8 @@ class _IntegerCell(_Cell):
     def next_cell(self, forget: str, cell: str, let_in: str, candidate: str) -> str:
         """Return the next cell."""
         t = self.t
-        kept = mean_of(t, t("Mul", forget, t.cast(cell, INT32)), 2**15)
-        summed = t("Add", kept, mean_of(t, t("Mul", let_in, candidate), 2 ** (15 + self.point)))
+        old = mean_of(t, t("Mul", forget, t.cast(cell, INT32)), 2**15)
+        summed = t("Add", old, mean_of(t, t("Mul", let_in, candidate), 2 ** (15 + self.point)))
         low, high = (-self.clip, self.clip) if self.clip else (-(2**15), 2**15 - 1)
         return t.cast(t("Clip", summed, low, high), INT16)
 
@@ -441,8 +441,8 @@ class _IntegerCell(_Cell):
         scale = float(np.float32(2.0**-15 / float(inner.scale[0]) * 2.0**-15))
         if not t.has(projection):
             return rescale_to(t, product, scale, INT8, inner.zero)
-        made = rescale_to(t, product, scale, INT8, -inner.zero)
-        centred = t.dequantize(made, INT8, np.ones(1, np.float32), np.asarray([-inner.zero]))
+        hidden = rescale_to(t, product, scale, INT8, -inner.zero)
+        centred = t.dequantize(hidden, INT8, np.ones(1, np.float32), np.asarray([-inner.zero]))
         sums = _products(t, centred, [projection], [projection + 1] if t.has(projection + 1) else [])
         scale = float(np.float32(t.tensor(projection).scale[0] * inner.scale[0]) / self.state.scale[0])
         limit = _steps(t.op.option("ProjClip", 0.0), t.result(), INT8)
@@ -509,16 +509,16 @@ def _integer_cell(t: Translation, at: Operands, state: Tensor, cell: Tensor) -> 
     return _IntegerCell(t, at, state, inner, point, _steps(t.op.option("CellClip", 0.0), cell, INT16))
 
 
-def _as_one(made: _IntegerCell, states: tuple[State, State]) -> str:
+def _as_one(lstm: _IntegerCell, states: tuple[State, State]) -> str:
     """Append an integer LSTM as one node; return its results."""
-    t, at, inner = made.t, made.at, made.inner
+    t, at, inner = lstm.t, lstm.at, lstm.inner
     steps, inputs = sizes(t)[0], [t.stored(0), *(state.name for state in states)]
     for gate in at.weights:
         places = (operands[gate] for operands in (at.weights, at.recurrent, at.biases))
         inputs += [t.stored(place) if t.has(place) else "" for place in places]
     results = t.several(
         "IntegerLstm", 2 if steps == 1 else 3, *inputs, steps=steps, time_major=int(bool(t.op.option("TimeMajor"))),
-        point=made.point, clip=made.clip, inner_scale=float(inner.scale[0]), inner_zero=inner.zero,
+        point=lstm.point, clip=lstm.clip, inner_scale=float(inner.scale[0]), inner_zero=inner.zero,
     )  # fmt: skip
     for state, new in zip(states, results[-2:], strict=True):
         state.put(new)
@@ -536,14 +536,14 @@ def svdf(t: Translation) -> None:
     state = state_of(t, 4, (images, memory * filters), t.tensor(2).dtype.name if integer else "float32")
     if t.at_once and integer:
         inputs = [t.stored(0), state.name, t.stored(1), t.stored(2), t.stored(3) if t.has(3) else ""]
-        made, kept = t.several("IntegerSvdf", 2, *inputs, rank=rank)
-        state.put(kept)
-        finish(t, made, (images, filters // rank))
+        result, history = t.several("IntegerSvdf", 2, *inputs, rank=rank)
+        state.put(history)
+        finish(t, result, (images, filters // rank))
         return
     old = t("Reshape", state.name, (images, filters, memory))
-    kept = t("Slice", old, [1], [memory], [2])
+    history = t("Slice", old, [1], [memory], [2])
     latest = _integer_features(t, state) if integer else t("Gemm", t.real(0), weights(t, 1, lambda x: x, 0), transB=1)
-    seen = t("Concat", kept, t("Reshape", latest, (images, filters, 1)), axis=2)
+    seen = t("Concat", history, t("Reshape", latest, (images, filters, 1)), axis=2)
     state.put(t("Reshape", seen, (images, memory * filters)))
     terms = _integer_terms(t, state, seen) if integer else _terms(t, seen)
     total = t("ReduceSum", t("Reshape", terms, (images, filters // rank, rank * memory)), [2], keepdims=0)
@@ -551,10 +551,10 @@ def svdf(t: Translation) -> None:
         total = t("Add", total, t.constant("bias", t.data(3, "bias"), INT32 if integer else np.float32))
     if integer:
         factor = float(state.tensor.scale[0] * t.tensor(2).scale[0] / t.result().scale[0])  # of float32
-        made = rescale_to(t, total, factor, t.result().dtype, t.result().zero)
+        result = rescale_to(t, total, factor, t.result().dtype, t.result().zero)
     else:
-        made = real_activation(t, total)
-    finish(t, made, (images, filters // rank))
+        result = real_activation(t, total)
+    finish(t, result, (images, filters // rank))
 
 
 def _terms(t: Translation, seen: str) -> str:
@@ -567,20 +567,20 @@ def _terms(t: Translation, seen: str) -> str:
 
 
 def _integer_features(t: Translation, state: State) -> str:
-    x, w, kept = t.tensor(0), t.tensor(1), state.tensor
+    x, w, grid = t.tensor(0), t.tensor(1), state.tensor
     data = t.data(1, "weights")
-    if x.dtype != np.int8 or data.dtype != np.int8 or w.scale.size != 1 or w.zero_point.any() or kept.scale.size != 1:
+    if x.dtype != np.int8 or data.dtype != np.int8 or w.scale.size != 1 or w.zero_point.any() or grid.scale.size != 1:
         raise Unsupported(
             f"its input is {x.dtype}, its weights are {data.dtype} with {plural.count(w.scale.size, 'scale')}"
         )
     weights = whole(t, t.constant("weights", data), data.dtype)
     sums = t("Gemm", unscaled(t, t.stored(0), x), weights, transB=1)
-    factor = float(x.scale[0] * w.scale[0] / kept.scale[0])  # of float32
-    if not kept.zero:
-        return rescale_to(t, sums, factor, kept.dtype)
-    bounds = np.iinfo(kept.dtype)  # the result is clamped before the zero point is added, so it may wrap around
+    factor = float(x.scale[0] * w.scale[0] / grid.scale[0])  # of float32
+    if not grid.zero:
+        return rescale_to(t, sums, factor, grid.dtype)
+    bounds = np.iinfo(grid.dtype)  # the result is clamped before the zero point is added, so it may wrap around
     inside = t("Clip", rescale_to(t, sums, factor), int(bounds.min), int(bounds.max))
-    return t.cast(t("Add", inside, kept.zero), kept.dtype)
+    return t.cast(t("Add", inside, grid.zero), grid.dtype)
 
 
 def _integer_terms(t: Translation, state: State, seen: str) -> str:

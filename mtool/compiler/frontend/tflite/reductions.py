@@ -60,12 +60,12 @@ def reduce(kind: str) -> Translate:
         value = t.stored(0) if picks else t.real(0)
         is_wider = picks and dtype in (np.int16, np.bool_)  # ONNX has no maximum of these types
         value = t.cast(value, np.int32) if is_wider else value
-        made = t(kind, value, axes, keepdims=keep_dims(t)) if axes else t("Identity", value)
-        made = t.cast(made, dtype) if is_wider else made
+        result = t(kind, value, axes, keepdims=keep_dims(t)) if axes else t("Identity", value)
+        result = t.cast(result, dtype) if is_wider else result
         if picks:
-            t.put(made)
+            t.put(result)
         else:
-            t.store(made)
+            t.store(result)
 
     return translate
 
@@ -83,10 +83,10 @@ def arg(kind: str) -> Translate:
         expected = tflite.TensorType.INT64 if t.result().dtype == np.int64 else tflite.TensorType.INT32
         if t.op.option("OutputType", expected) != expected:
             raise Unsupported(f"its output is {t.result().dtype}, but its option output_type is another type")
-        made = t(kind, t.stored(0), axis=axis, keepdims=0)
+        result = t(kind, t.stored(0), axis=axis, keepdims=0)
         if t.result().dtype != np.int64:
-            made = t.cast(made, t.result().dtype)
-        t.put(made)
+            result = t.cast(result, t.result().dtype)
+        t.put(result)
 
     return translate
 
@@ -208,7 +208,7 @@ def exact_product(t: Translation) -> None:
     if x.dtype == np.int16 and (x.zero or out.zero):
         raise Unsupported("its zero point is not 0, which int16 needs")
     axes, rank = axes_of(t), len(x.shape)
-    kept = [axis for axis in range(rank) if axis not in axes]
+    outer = [axis for axis in range(rank) if axis not in axes]
     count = math.prod(x.shape[axis] for axis in axes)
     if not math.prod(x.shape):
         raise Unsupported(f"its input {list(x.shape)} has no elements")
@@ -216,9 +216,9 @@ def exact_product(t: Translation) -> None:
     if exponent > 7:
         raise Unsupported("the scale of its input is too large for its output")
     source = t.stored(0)
-    if kept + axes != list(range(rank)):
-        source = t("Transpose", source, perm=kept + axes)
+    if outer + axes != list(range(rank)):
+        source = t("Transpose", source, perm=outer + axes)
     rows = t("Reshape", source, [math.prod(x.shape) // count, count])
-    made = t("FixedProduct", rows, zero_points=[x.zero, out.zero], multiplier=int(narrowed(by)), shift=15 - exponent)
+    product = t("FixedProduct", rows, zero_points=[x.zero, out.zero], multiplier=int(narrowed(by)), shift=15 - exponent)
     shape = [1 if axis in axes else size for axis, size in enumerate(x.shape) if keep_dims(t) or axis not in axes]
-    t.put(t("Reshape", made, shape))
+    t.put(t("Reshape", product, shape))

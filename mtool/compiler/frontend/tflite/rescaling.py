@@ -105,8 +105,8 @@ def requantized(t: Translation) -> str:
         )
     wide = out.dtype == np.int32
     scale = float(x.scale[0]) / float(out.scale[0])
-    made = rescale_to(t, centred(t, 0), scale, out.dtype, 0 if wide else out.zero)
-    return t("Add", made, out.zero) if wide and out.zero else made
+    result = rescale_to(t, centred(t, 0), scale, out.dtype, 0 if wide else out.zero)
+    return t("Add", result, out.zero) if wide and out.zero else result
 
 
 def mean_of(t: Translation, value: str, count: int) -> str:

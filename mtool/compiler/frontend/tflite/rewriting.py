@@ -75,7 +75,7 @@ class _Search:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._makers = {output: operator for operator in model.operators for output in operator.outputs}
-        self._reads = Counter([number for one in model.operators for number in one.inputs] + [*model.outputs])
+        self._reads = Counter([number for op in model.operators for number in op.inputs] + [*model.outputs])
 
     def model(self) -> Model:
         operators, gone = [], set[int]()
@@ -85,7 +85,7 @@ class _Search:
                 gone |= {operator.inputs[index] for index in (0, 2) if self._reads[operator.inputs[index]] == 1}
                 operator = Operator(ROW, operator.name, inputs, operator.outputs, {})
             operators.append(operator)
-        return replace(self._model, operators=tuple(one for one in operators if not gone.intersection(one.outputs)))
+        return replace(self._model, operators=tuple(op for op in operators if not gone.intersection(op.outputs)))
 
     def _inputs_of_row(self, operator: Operator) -> tuple[int, int, int] | None:
         """Return the tensor, the number and the row; None if the operator is not such an update."""
@@ -93,25 +93,25 @@ class _Search:
             return None
         if operator.option("FusedActivationFunction"):
             return None
-        before, after = (self._made_by("SLICE", operator.inputs[index], 3) for index in (0, 2))
+        before, after = (self._output_of("SLICE", operator.inputs[index], 3) for index in (0, 2))
         if before is None or after is None or before[0] != after[0]:
             return None
         last, next_row = self._first_of(before[2], -1), self._first_of(after[1], 0)
         if last is None or next_row is None or not (self._is_all(before[1], 0) and self._is_all(after[2], -1)):
             return None
-        sum_of = self._made_by("ADD", next_row, 2) or (-1, -1)
+        sum_of = self._output_of("ADD", next_row, 2) or (-1, -1)
         pairs = (sum_of, sum_of[::-1])
-        if not any(number == last and self._is_all(one, 1) for number, one in pairs):
+        if not any(number == last and self._is_all(addend, 1) for number, addend in pairs):
             return None
         return before[0], last, operator.inputs[1]
 
     def _first_of(self, number: int, rest: int) -> int | None:
         """Return the scalar that is a tensor's first number, if all others are `rest`."""
-        parts = self._made_by("CONCATENATION", number, 2)
-        scalar = self._made_by("RESHAPE", parts[0], 2) if parts is not None and self._is_all(parts[1], rest) else None
+        parts = self._output_of("CONCATENATION", number, 2)
+        scalar = self._output_of("RESHAPE", parts[0], 2) if parts is not None and self._is_all(parts[1], rest) else None
         return None if scalar is None else scalar[0]
 
-    def _made_by(self, kind: str, number: int, count: int) -> tuple[int, ...] | None:
+    def _output_of(self, kind: str, number: int, count: int) -> tuple[int, ...] | None:
         maker = self._makers.get(number)
         is_it = maker is not None and maker.kind == kind and len(maker.inputs) == count
         return maker.inputs if maker is not None and is_it else None

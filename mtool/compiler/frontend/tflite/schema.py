@@ -138,16 +138,16 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
         if described[number].Format() != DENSE or sizes[number] < 1 or shape[axis] % sizes[number]:
             raise Damaged(f"the sparse encoding of {where} {list(shape)} has blocks of {sizes[number]:,}")
         sizes[axis] = shape[axis] // sizes[number]
-    found = _indices(described, sizes, values.size, where)
-    if values.size != found[order[-1]].size:
+    indices = _indices(described, sizes, values.size, where)
+    if values.size != indices[order[-1]].size:
         raise Damaged(
-            f"{where} has {plural.count(values.size, 'sparse element')}, but {found[order[-1]].size:,} indices"
+            f"{where} has {plural.count(values.size, 'sparse element')}, but {indices[order[-1]].size:,} indices"
         )
     for number, axis in enumerate(blocked, rank):
-        found[axis] = found[axis] * sizes[number] + found[number]
-    made = np.zeros(shape, values.dtype)
-    made[tuple(found[axis] for axis in range(rank))] = values
-    return made
+        indices[axis] = indices[axis] * sizes[number] + indices[number]
+    result = np.zeros(shape, values.dtype)
+    result[tuple(indices[axis] for axis in range(rank))] = values
+    return result
 
 
 def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: int, where: str) -> dict[int, Array]:
@@ -239,12 +239,12 @@ def read(path: Path, budget: Budget | None = None) -> Model:
         raise ModelError(f"{path.name} is not a TFLite model", details=details, hint=hint)
     try:
         return _Reader(data, budget).model()
-    except (Damaged, compression.Undecodable) as found:
-        what = str(found)
-    except _BROKEN as found:
-        log.debug("%s: %s", path.name, found)
-        what = "an offset or length in it is wrong"
-    raise ModelError(f"{path.name} is damaged or truncated", details=[what, f"{len(data):,} bytes"], hint=hint)
+    except (Damaged, compression.Undecodable) as error:
+        problem = str(error)
+    except _BROKEN as error:
+        log.debug("%s: %s", path.name, error)
+        problem = "an offset or length in it is wrong"
+    raise ModelError(f"{path.name} is damaged or truncated", details=[problem, f"{len(data):,} bytes"], hint=hint)
 
 
 class _Reader:
@@ -286,14 +286,14 @@ class _Reader:
 
     def _tables(self) -> dict[tuple[int, int], tuple[int, int]]:
         raw = self._metadata(compression.METADATA)
-        found = compression.tables_of(raw.tobytes()) if raw.size else ()
-        return {(subgraph, tensor): (values, bits) for subgraph, tensor, values, bits in found}
+        tables = compression.tables_of(raw.tobytes()) if raw.size else ()
+        return {(subgraph, tensor): (values, bits) for subgraph, tensor, values, bits in tables}
 
     def _metadata(self, name: str) -> Array:
         """Return the bytes of the file's metadata of a name; none if it has no such metadata."""
-        for one in self._each(self.root.MetadataLength(), self.root.Metadata):
-            if _text(one.Name()) == name:
-                raw = self._buffer(name, one.Buffer())
+        for entry in self._each(self.root.MetadataLength(), self.root.Metadata):
+            if _text(entry.Name()) == name:
+                raw = self._buffer(name, entry.Buffer())
                 self.budget.spend("work", raw.size, name)
                 return raw
         return np.zeros(0, np.uint8)
@@ -320,18 +320,18 @@ class _Reader:
             for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
         )
         tensors, operators = self._decoded(tensors, operators)
-        made = {*read, *(output for operator in operators for output in operator.outputs)}
-        tensors = tuple(tensor if n in made else _filled(tensor) for n, tensor in enumerate(tensors))
+        defined = {*read, *(output for operator in operators for output in operator.outputs)}
+        tensors = tuple(tensor if n in defined else _filled(tensor) for n, tensor in enumerate(tensors))
         if number in self.places and len(self.places[number]) == len(tensors):
             pairs = zip(tensors, self.places[number], strict=True)
-            tensors = tuple(one if place < 0 else replace(one, place=place) for one, place in pairs)
+            tensors = tuple(tensor if place < 0 else replace(tensor, place=place) for tensor, place in pairs)
         return Model(tensors, operators, read, outputs)
 
     def _decoded(
         self, tensors: tuple[Tensor, ...], operators: tuple[Operator, ...]
     ) -> tuple[tuple[Tensor, ...], tuple[Operator, ...]]:
         """Return the tensors with the outputs of TFLM_DECODE as constants, and the other operators."""
-        made = list(tensors)
+        decoded = list(tensors)
         for operator in operators:
             if operator.kind != compression.DECODE:
                 continue
@@ -340,13 +340,13 @@ class _Reader:
             for output, encoded, ancillary in zip(
                 operator.outputs, operator.inputs[::2], operator.inputs[1::2], strict=True
             ):
-                raw, table = (None if number < 0 else made[number].data for number in (encoded, ancillary))
-                if raw is None or table is None or made[output].problem:
+                raw, table = (None if number < 0 else decoded[number].data for number in (encoded, ancillary))
+                if raw is None or table is None or decoded[output].problem:
                     raise Damaged(f"an input of {operator.name} is not constant, or its output is no array")
-                target = self._target(made[output], compression.CODE)
+                target = self._target(decoded[output], compression.CODE)
                 data = compression.decoded(raw.reshape(-1).view(np.uint8), table.reshape(-1).view(np.uint8), target)
-                made[output] = replace(made[output], data=data)
-        return tuple(made), tuple(operator for operator in operators if operator.kind != compression.DECODE)
+                decoded[output] = replace(decoded[output], data=data)
+        return tuple(decoded), tuple(operator for operator in operators if operator.kind != compression.DECODE)
 
     def _target(self, tensor: Tensor, cost: int = 1) -> compression.Target:
         count = math.prod(tensor.shape)
@@ -372,12 +372,12 @@ class _Reader:
             return f"CUSTOM {_text(code.CustomCode())}"
         return str(_OPERATORS.get(builtin, f"BUILTIN {builtin}"))
 
-    def _numbers(self, what: str, numbers: Any, count: int, *, optional: bool) -> tuple[int, ...]:
-        found = tuple(_integers(numbers))
-        for number in found:
+    def _numbers(self, role: str, numbers: Any, count: int, *, optional: bool) -> tuple[int, ...]:
+        result = tuple(_integers(numbers))
+        for number in result:
             if not (-1 if optional else 0) <= number < count:
-                raise Damaged(f"{what} is tensor {number}, but there are {count}")
-        return found
+                raise Damaged(f"{role} is tensor {number}, but there are {count}")
+        return result
 
     def _tensor(self, number: int, tensor: Any, table: tuple[int, int] | None, *, is_encoded: bool) -> Tensor:
         """Return a tensor: `table` are its buffer of values and bits of an index if it is compressed.
@@ -404,14 +404,14 @@ class _Reader:
         if tensor.IsVariable():
             problem = VARIABLE
         scale, points, axis = self._quantization(where, None if is_encoded else tensor.Quantization(), shape)
-        made = Tensor(name, dtype, shape, scale, points, axis, None, problem, self._open(tensor, shape))
+        result = Tensor(name, dtype, shape, scale, points, axis, None, problem, self._open(tensor, shape))
         if problem or not (raw := self._buffer(where, tensor.Buffer())).size:
-            return made
+            return result
         if table is None:
-            return replace(made, data=self._elements(where, tensor, dtype, shape, raw))
+            return replace(result, data=self._elements(where, tensor, dtype, shape, raw))
         values = self._buffer(f"the values of {where}", table[0])
         values = values[: values.size // dtype.itemsize * dtype.itemsize].view(dtype)
-        return replace(made, data=compression.looked_up(raw, values, table[1], self._target(made)))
+        return replace(result, data=compression.looked_up(raw, values, table[1], self._target(result)))
 
     def _elements(self, where: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array) -> Array:
         packed, sparsity, count = _BITS.get(tensor.Type(), 0), tensor.Sparsity(), math.prod(shape)
@@ -442,15 +442,15 @@ class _Reader:
             return np.frombuffer(self.data, np.uint8, size, start)
         return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
 
-    def _quantization(self, where: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
+    def _quantization(self, where: str, quantization: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
         nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
-        if found is None:
+        if quantization is None:
             return nothing
-        count = self._fitting(found.ScaleLength()) + self._fitting(found.ZeroPointLength(), 8)
+        count = self._fitting(quantization.ScaleLength()) + self._fitting(quantization.ZeroPointLength(), 8)
         self.budget.spend("work", count, where)
-        scale = np.asarray(_list(found.ScaleAsNumpy()), np.float32)
-        points = np.asarray(_list(found.ZeroPointAsNumpy()), np.int64)
-        axis = found.QuantizedDimension()
+        scale = np.asarray(_list(quantization.ScaleAsNumpy()), np.float32)
+        points = np.asarray(_list(quantization.ZeroPointAsNumpy()), np.int64)
+        axis = quantization.QuantizedDimension()
         if not scale.size:
             return nothing
         if not np.isfinite(scale).all() or (scale < 0).any():
@@ -475,12 +475,12 @@ class _Reader:
         code = operator.OpcodeIndex()
         if code >= len(kinds):
             raise Damaged(f"operator {number} has code {code}, but there are {len(kinds)}")
-        what = f"of operator {number} ({kinds[code]})"
+        title = f"of operator {number} ({kinds[code]})"
         lengths = operator.InputsLength(), operator.OutputsLength(), operator.IntermediatesLength()
-        self.budget.spend("work", TABLE + _ITEM * sum(map(self._fitting, lengths)), what.removeprefix("of "))
+        self.budget.spend("work", TABLE + _ITEM * sum(map(self._fitting, lengths)), title.removeprefix("of "))
         inputs, outputs, between = (
-            self._numbers(f"{role} {what}", found, len(tensors), optional=role != "an output")
-            for role, found in (
+            self._numbers(f"{role} {title}", vector, len(tensors), optional=role != "an output")
+            for role, vector in (
                 ("an input", operator.InputsAsNumpy()), ("an output", operator.OutputsAsNumpy()),
                 ("an intermediate", operator.IntermediatesAsNumpy()),
             )
@@ -500,11 +500,11 @@ class _Reader:
                     options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
         for name, value in options.items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise Damaged(f"option {name} {what} is {value}")
+                raise Damaged(f"option {name} {title} is {value}")
         custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
-        self.budget.spend("work", custom.size, what.removeprefix("of "))
-        made = outputs or inputs[:1]
-        label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all its parts
+        self.budget.spend("work", custom.size, title.removeprefix("of "))
+        named = outputs or inputs[:1]
+        label = tensors[named[0]].name.split(";")[0] if named else ""  # a fused tensor has the names of all its parts
         name = f"{label} ({kinds[code]} {number})".lstrip()
         return Operator(kinds[code], name, inputs, outputs, options, between, custom.tobytes())
 
@@ -547,12 +547,12 @@ def _in_blocks(tensor: Tensor, quantization: Any, tensors: Sequence[Tensor]) -> 
         return tensor
     table = quantization.Details()
     scales, zeros, block = (compression.field(table, slot, Int32Flags, 0) for slot in (4, 6, 8))
-    found = tensors[scales].data if 0 <= scales < len(tensors) else None
-    if tensor.data is None or found is None or zeros > 0 or len(tensor.shape) != 2 or block < 1:
+    values = tensors[scales].data if 0 <= scales < len(tensors) else None
+    if tensor.data is None or values is None or zeros > 0 or len(tensor.shape) != 2 or block < 1:
         return replace(tensor, problem="scales per block that are not constant, or with zero points")
-    if found.dtype.kind != "f" or found.size * block != tensor.data.size or tensor.shape[1] % block:
-        raise Damaged(f"{tensor.name!r} {list(tensor.shape)} has {found.size:,} scales for blocks of {block}")
-    scale = found.astype(np.float32).reshape(tensor.shape[0], -1)
+    if values.dtype.kind != "f" or values.size * block != tensor.data.size or tensor.shape[1] % block:
+        raise Damaged(f"{tensor.name!r} {list(tensor.shape)} has {values.size:,} scales for blocks of {block}")
+    scale = values.astype(np.float32).reshape(tensor.shape[0], -1)
     return replace(tensor, scale=scale, zero_point=np.zeros(scale.shape, np.int64), axis=1, block=block)
 
 
@@ -580,14 +580,14 @@ def litert_can_read(path: Path) -> str | bytes:
 
 def _axes_outside(data: bytes) -> list[int]:
     """Return the offsets in a file of quantization axes that a vector does not have."""
-    model, found = tflite.Model.GetRootAs(data, 0), []
+    model, offsets = tflite.Model.GetRootAs(data, 0), []
     graphs = [model.Subgraphs(number) for number in range(model.SubgraphsLength())]
     for tensor in (graph.Tensors(number) for graph in graphs for number in range(graph.TensorsLength())):
         quantization = tensor.Quantization()
         if quantization is not None and tensor.ShapeLength() == 1 and quantization.QuantizedDimension():
             table = quantization._tab
-            found.append(table.Pos + table.Offset(_SLOT))
-    return found
+            offsets.append(table.Pos + table.Offset(_SLOT))
+    return offsets
 
 
 _SLOT = 16  # the slot of QuantizationParameters.quantized_dimension in its table

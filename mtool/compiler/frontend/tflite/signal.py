@@ -104,11 +104,11 @@ def spectral_subtraction(t: Translation) -> None:
     attrs = {name: options.whole(name) % 2**32 for name in (*factors, "min_signal_remaining")}
     attrs |= {"smoothing_bits": _option(t, "smoothing_bits", 0, 31), "clamping": options.whole("clamping", 0) != 0}
     attrs["bits"] = _option(t, "spectral_subtraction_bits", 0, 63)
-    kept = _state(t, "noise", "uint32", t.shape(0))
-    made, noise = _make(t, [t.stored(0), kept.name], 2, **attrs)
-    t.put(made)
+    state = _state(t, "noise", "uint32", t.shape(0))
+    result, noise = _make(t, [t.stored(0), state.name], 2, **attrs)
+    t.put(result)
     t.put(noise, 1)
-    kept.put(t.names[t.op.outputs[1]])
+    state.put(t.names[t.op.outputs[1]])
 
 
 def pcan(t: Translation) -> None:
@@ -148,9 +148,9 @@ def _behind(t: Translation, name: str, count: int) -> str:
     outer, size = _rows(t)
     if not count:
         return t.stored(0)
-    kept = _state(t, name, t.tensor(0).dtype.name, (*outer, count))
-    whole = t("Concat", kept.name, t.stored(0), axis=-1)
-    kept.put(_cut(t, whole, size, size + count))
+    state = _state(t, name, t.tensor(0).dtype.name, (*outer, count))
+    whole = t("Concat", state.name, t.stored(0), axis=-1)
+    state.put(_cut(t, whole, size, size + count))
     return whole
 
 
@@ -183,10 +183,10 @@ def framer(t: Translation) -> None:
     if prefill or steps == 1:
         t.put(t.constant("valid", True, bool), 1)
         return
-    kept = _state(t, "steps", "int32", ())
-    first = t("Add", kept.name, 1)
+    state = _state(t, "steps", "int32", ())
+    first = t("Add", state.name, 1)
     t.put(t("GreaterOrEqual", first, steps), 1)
-    kept.put(t("Min", t("Add", first, frames - 1), steps - 1))
+    state.put(t("Min", t("Add", first, frames - 1), steps - 1))
 
 
 def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
@@ -213,10 +213,10 @@ def stacker(t: Translation) -> None:
     wait = _state(t, "wait", "int32", (), np.asarray(frames + 1, np.int32))
     is_first = t("Greater", wait.name, frames)
     if frames > 1:
-        kept = _state(t, "frames", "int16", ((frames - 1) * channels,))
-        before = t("Where", is_first, t("Tile", t.stored(0), [frames - 1]), kept.name)
+        state = _state(t, "frames", "int16", ((frames - 1) * channels,))
+        before = t("Where", is_first, t("Tile", t.stored(0), [frames - 1]), state.name)
         stacked = t("Concat", before, t.stored(0), axis=0)
-        kept.put(_cut(t, stacked, channels, frames * channels))
+        state.put(_cut(t, stacked, channels, frames * channels))
     else:
         stacked = t("Identity", t.stored(0))
     _give(t, stacked, (frames * channels,))
@@ -239,10 +239,10 @@ def overlap_add(t: Translation) -> None:
     if step == size:
         _give(t, t.stored(0), t.shape(0))
         return
-    kept = _state(t, "rest", dtype, (*outer[:-1], size - step))
-    made, rest = _make(t, [t.stored(0), kept.name], 2, step=step)
-    _give(t, made, (*outer[:-1], outer[-1] * step))
-    kept.put(rest)
+    state = _state(t, "rest", dtype, (*outer[:-1], size - step))
+    result, rest = _make(t, [t.stored(0), state.name], 2, step=step)
+    _give(t, result, (*outer[:-1], outer[-1] * step))
+    state.put(rest)
 
 
 LEAST, MOST = 4, 2**16
@@ -273,10 +273,10 @@ def rfft2d(t: Translation) -> None:
     if height > 1:
         t.afford(16 * height)
         value = t("DFT", value, np.int64(height), np.int64(len(parts) - 3))
-    number, made = t.op.outputs[0], (*shape[:-2], height, width // 2 + 1)
-    if not t.tensors[number].allows(made):
-        raise Unsupported(f"its output is {list(t.tensors[number].shape)}; expected {list(made)}")
-    t.tensors[number] = replace(t.tensors[number], shape=made)
+    number, out_shape = t.op.outputs[0], (*shape[:-2], height, width // 2 + 1)
+    if not t.tensors[number].allows(out_shape):
+        raise Unsupported(f"its output is {list(t.tensors[number].shape)}; expected {list(out_shape)}")
+    t.tensors[number] = replace(t.tensors[number], shape=out_shape)
     t.complex[number] = _part(t, value, 0), _part(t, value, 1)
 
 

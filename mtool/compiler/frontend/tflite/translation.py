@@ -32,7 +32,7 @@ Operand = str | int | float | Sequence[int] | Array | np.generic
 
 
 @frozen
-class Kept:
+class Variable:
     """A variable that outlives a call.
 
     input: its value from the last call, as an input of the network.
@@ -56,7 +56,7 @@ class Variables:
 
     def __init__(self) -> None:
         self._first: dict[Key, Array] = {}
-        self._by_key: dict[Key, Kept] = {}  # without an input if they are written before they are read
+        self._by_key: dict[Key, Variable] = {}  # without an input if they are written before they are read
 
     def begin(self, key: Key, value: Array) -> None:
         """Set a variable's initial value.
@@ -80,7 +80,7 @@ class Variables:
                 declared = f"{kind.dtype}{list(kind.shape)}"
                 raise Unsupported(f"its variable is {declared}, its initial value {first.dtype}{list(first.shape)}")
             source = name()
-            self._by_key[key] = Kept(source, kind, source, first, key, is_written=False)
+            self._by_key[key] = Variable(source, kind, source, first, key, is_written=False)
         _check_like(self._by_key[key].tensor, kind)
         return self._by_key[key].last
 
@@ -92,27 +92,27 @@ class Variables:
         """
         variable = self._by_key.get(key)
         if variable is None or not variable.input:
-            variable = Kept("", kind, value, self._first.get(key), key)
+            variable = Variable("", kind, value, self._first.get(key), key)
         _check_like(variable.tensor, kind)
         self._by_key[key] = replace(variable, last=value, is_written=True)
 
-    def close(self, afford: Callable[[int], None]) -> tuple[list[Kept], dict[str, Array]]:
+    def close(self, afford: Callable[[int], None]) -> tuple[list[Variable], dict[str, Array]]:
         """Return the variables that are states, and by input the values of those that no operator writes.
 
         `afford` checks the number of bytes of each new constant.
         """
-        kept, fixed = [], {}
+        states, fixed = [], {}
         for variable in self._by_key.values():
             if variable.input and variable.is_written:
-                kept.append(variable)
+                states.append(variable)
             elif variable.input and variable.first is not None:
                 fixed[variable.input] = variable.first
             elif variable.input:
                 afford(variable.tensor.dtype.itemsize * math.prod(variable.tensor.shape))
                 fixed[variable.input] = np.full(variable.tensor.shape, variable.tensor.zero, variable.tensor.dtype)
-        return kept, fixed
+        return states, fixed
 
-    def crossing(self, name: Callable[[str], str]) -> list[Kept]:
+    def crossing(self, name: Callable[[str], str]) -> list[Variable]:
         """Return all variables of a subgraph, which enclosing subgraphs read and write, too; `name` makes names."""
         variables = sorted(self._by_key.values(), key=lambda variable: not variable.input)
         return [variable if variable.input else replace(variable, input=name("variable")) for variable in variables]
@@ -142,7 +142,7 @@ class Network:
     tensors: Mapping[str, Tensor]
     states: Pairs = ()
     initial: Mapping[str, Array] = field(default_factory=dict)
-    crossing: tuple[Kept, ...] = ()
+    crossing: tuple[Variable, ...] = ()
 
 
 def _none(number: int, _operands: Sequence[Tensor]) -> Network:
@@ -214,17 +214,17 @@ class Translation(Names):
 
     def _usable(self, number: int, role: str) -> Tensor:
         """Return a supported tensor; if it has at most 16 bits, its zero points fit its type."""
-        found = self.tensors[number]
-        if found.problem:
-            raise Unsupported(f"its {role} {found.name!r} has {found.problem}")
-        if found.block and self.op.kind != "FULLY_CONNECTED":
-            raise Unsupported(f"its {role} {found.name!r} has scales per block")
-        if found.is_quantized and found.dtype.name in GRIDS:
-            limits = np.iinfo(found.dtype)
-            if (found.zero_point < limits.min).any() or (found.zero_point > limits.max).any():
-                point = int(found.zero_point.reshape(-1)[0])
-                raise Unsupported(f"the zero point {point} is out of range for {found.dtype}")
-        return found
+        tensor = self.tensors[number]
+        if tensor.problem:
+            raise Unsupported(f"its {role} {tensor.name!r} has {tensor.problem}")
+        if tensor.block and self.op.kind != "FULLY_CONNECTED":
+            raise Unsupported(f"its {role} {tensor.name!r} has scales per block")
+        if tensor.is_quantized and tensor.dtype.name in GRIDS:
+            limits = np.iinfo(tensor.dtype)
+            if (tensor.zero_point < limits.min).any() or (tensor.zero_point > limits.max).any():
+                point = int(tensor.zero_point.reshape(-1)[0])
+                raise Unsupported(f"the zero point {point} is out of range for {tensor.dtype}")
+        return tensor
 
     def check_types(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Check the types of all inputs and outputs.
@@ -287,9 +287,9 @@ class Translation(Names):
 
     def weights(self, index: int) -> Tensor:
         """Return a constant input: if a DEQUANTIZE made it, the integers before that."""
-        found = self.tensor(index)
+        tensor = self.tensor(index)
         number = self.dequantized.get(self.op.inputs[index])
-        return found if number is None else self.tensors[number]
+        return tensor if number is None else self.tensors[number]
 
     def numbers(self, index: int, role: str) -> list[int]:
         """Return a constant input as a list of integers."""
@@ -362,7 +362,7 @@ class Translation(Names):
         keeps its type. An attribute `to` is a NumPy type.
         """
         outputs = [self.unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
-        inputs = [one if isinstance(one, str) else self._operand(one) for one in operands]
+        inputs = [operand if isinstance(operand, str) else self._operand(operand) for operand in operands]
         if kind == "Reshape":  # 0 is a size of 0, not a copy of the input's size
             attrs = {"allowzero": 1, **attrs}
         if "to" in attrs:
@@ -429,9 +429,9 @@ class Translation(Names):
     def put(self, value: str, index: int = 0) -> None:
         """Make `value`, unchanged, output number `index`."""
         name = self.names[self.op.outputs[index]]
-        made = list(self.nodes[-1].output) if self.nodes else []
-        if value in made and value not in self._stored:
-            self.nodes[-1].output[made.index(value)] = name
+        outputs = list(self.nodes[-1].output) if self.nodes else []
+        if value in outputs and value not in self._stored:
+            self.nodes[-1].output[outputs.index(value)] = name
             self._names.discard(value)
             self._numbers.clear()
         else:
@@ -445,8 +445,8 @@ class Translation(Names):
         elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
             first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
             if first.is_quantized and first.data is None:
-                what = f"its output {tensor.name!r} is {tensor.dtype}"
-                raise Unsupported(f"{what}, but its input {first.name!r} is quantized")
+                problem = f"its output {tensor.name!r} is {tensor.dtype}"
+                raise Unsupported(f"{problem}, but its input {first.name!r} is quantized")
         elif tensor.dtype == np.float16:
             value = self.cast(value, np.float16)
         self.put(value, index)
@@ -497,13 +497,13 @@ class Translation(Names):
 
         inputs = [number for number in dict.fromkeys(self.model.inputs) if self.tensors[number].data is None]
         if self.is_body:
-            kept = self.variables.crossing(self.unique)
+            variables = self.variables.crossing(self.unique)
         else:
-            kept, fixed = self.variables.close(self.afford)
+            variables, fixed = self.variables.close(self.afford)
             self.constants |= fixed
         used_names = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
         states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
-        for state in kept:
+        for state in variables:
             tensors[state.input], last = state.tensor, state.last
             if last in used_names:
                 last = self.unique(f"{state.input}/next")
@@ -511,17 +511,17 @@ class Translation(Names):
             used_names.add(last)
             states.append((last, state.input))
         put = [info(self.names[number], self.tensors[number]) for number in inputs]
-        put += [info(state.input, state.tensor) for state in kept]
+        put += [info(state.input, state.tensor) for state in variables]
         outputs = [info(self.names[number], self.tensors[number]) for number in self.model.outputs]
-        outputs += [info(last, state.tensor) for (last, _), state in zip(states, kept, strict=True)]
+        outputs += [info(last, state.tensor) for (last, _), state in zip(states, variables, strict=True)]
         read = {value for node in self.nodes for value in node.input} | {value.name for value in outputs}
         held = {name: data for name, data in self.constants.items() if name in read}
         self.budget.afford("constants", sum(data.nbytes for data in held.values()), f"the constants of {title}")
         initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in held.items()]
         graph = helper.make_graph(self.nodes, title, put, outputs, initialisers, value_info=self.infos)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-        first = {state.input: state.first for state in kept if state.first is not None}
-        crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
+        first = {state.input: state.first for state in variables if state.first is not None}
+        crossing = tuple(replace(variable, last=last) for variable, (last, _) in zip(variables, states, strict=True))
         return Network(proto, tensors, tuple(states), first, crossing if self.is_body else ())
 
 
