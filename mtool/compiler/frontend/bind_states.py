@@ -10,7 +10,7 @@ from mtool.base.errors import UsageError
 from mtool.base.escaping import argument
 from mtool.base.frozen import frozen
 from mtool.compiler.frontend.options import Pairs
-from mtool.compiler.frontend.user_values import does_not_go, limits_of, stored_as
+from mtool.compiler.frontend.user_values import does_not_fit, limits_of, stored_as
 from mtool.compiler.ir import Graph, State, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators.budget import Budget
@@ -104,7 +104,7 @@ def _first(kind: TensorType, value: str, states: States, title: str) -> Array | 
     stored = stored_as(data, kind.dtype.numpy)
     if data.shape != kind.shape or stored is None:
         expected = f"{kind}{limits_of(kind.dtype.numpy)}, or one number"
-        raise does_not_go(f"the initial value of the state {value!r}", title, expected, initial)
+        raise does_not_fit(f"the initial value of the state {value!r}", title, expected, initial)
     return stored
 
 

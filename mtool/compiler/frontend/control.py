@@ -2,7 +2,7 @@
 
 Bodies are imported in place, or as graphs that the device runs. An If with a constant condition becomes the branch
 taken, another one a node that computes one of two graphs. A Loop or Scan with a few rounds, whose number is known, is
-written out, with the round number as a constant; another one becomes a graph that the device computes repeatedly.
+unrolled, with the round number as a constant; another one becomes a graph that the device computes repeatedly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -226,17 +226,17 @@ class ReadsOnlyConstants(Unsupported):
 
 
 class NeverEnds(Unsupported):
-    """Nothing ends the rounds, so they can't be written out either."""
+    """Nothing ends the rounds, so they can't be unrolled either."""
 
 
 SHORT = 64
-"""The most nodes, over all rounds, up to which a loop with a known number of rounds is written out."""
+"""The most nodes, over all rounds, up to which a loop with a known number of rounds is unrolled."""
 
 
 def is_short(body: Body, rounds: int) -> bool:
-    """Whether the rounds are few and their body small enough to be written out.
+    """Whether the rounds are few and their body small enough to unroll.
 
-    A body with loops in it is not: its loops would be written out once per round.
+    A body with loops in it is not: its loops would be unrolled once per round.
     """
     if not 0 < rounds * len(body.graph.node) <= SHORT:
         return False
@@ -597,7 +597,7 @@ def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
 
     Raises:
         Unsupported: its body does not match it, or the number of rows that it writes is neither known nor given.
-        ModelError: it has to be written out, and that exceeds the budget.
+        ModelError: it has to be unrolled, and that exceeds the budget.
     """
     trips, condition, *values = [*node.inputs, "", ""][: max(len(node.inputs), 2)]
     body = body_named(bodies, "body", 2 + len(values), 1 + max(len(values), len(node.outputs)))
@@ -637,7 +637,7 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
 
     Raises:
         Unsupported: its body, axes and inputs do not match.
-        ModelError: it has to be written out, and that exceeds the budget.
+        ModelError: it has to be unrolled, and that exceeds the budget.
     """
     attrs, inputs, count, batch = node.attrs, node.inputs, node.attrs["num_scan_inputs"], None
     if node.version < 9:  # Scan 8: sequence lengths first, and a batch dimension
@@ -651,17 +651,17 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     body = body_named(bodies, "body", len(inputs), max(len(states), len(node.outputs)))
     rows = len(body.graph.output) - len(states)
     axes = attrs.get("scan_input_axes") or [0] * count
-    turned = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
-    out_axes, out_turned = (attrs.get(key) or [0] * rows for key in ("scan_output_axes", "scan_output_directions"))
-    if not (len(axes) == len(turned) == count and len(out_axes) == len(out_turned) == rows):
+    directions = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
+    out_axes, out_directions = (attrs.get(key) or [0] * rows for key in ("scan_output_axes", "scan_output_directions"))
+    if not (len(axes) == len(directions) == count and len(out_axes) == len(out_directions) == rows):
         raise Unsupported(
             f"its axes or directions do not match its {plural.count(count, 'scan input')} and {rows} scan outputs"
         )
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - len(node.outputs))]
     scan = Repetition(
         body, states, outputs[: len(states)],
-        [Rows(value, axis, bool(back)) for value, axis, back in zip(scanned, axes, turned, strict=True)],
-        [Rows(*row) for row in zip(outputs[len(states) :], out_axes, map(bool, out_turned), strict=True)],
+        [Rows(value, axis, bool(back)) for value, axis, back in zip(scanned, axes, directions, strict=True)],
+        [Rows(*row) for row in zip(outputs[len(states) :], out_axes, map(bool, out_directions), strict=True)],
         ends=False,
     )  # fmt: skip
     if batch is None:

@@ -47,7 +47,7 @@ def _list(state: Importer, name: str) -> list[str]:
     return state.sequences[name]
 
 
-def _give(state: Importer, node: OnnxNode, values: list[str]) -> None:
+def _set_sequence(state: Importer, node: OnnxNode, values: list[str]) -> None:
     """Make these values the output; each sequence is a new list, which counts against the budget."""
     state.budget.spend("work", 8 * len(values), f"{node.op} {node.proto.name or node.outputs[0]}")
     state.sequences[node.outputs[0]] = values
@@ -66,7 +66,7 @@ def _position(state: Importer, node: OnnxNode, index: int, length: int, most: in
 
 
 def _construct(state: Importer, node: OnnxNode) -> None:
-    _give(state, node, list(node.inputs))
+    _set_sequence(state, node, list(node.inputs))
 
 
 def _apply_to_each(state: Importer, node: OnnxNode, op: str, values: list[str], axis: int) -> list[str]:
@@ -97,13 +97,13 @@ def _split(state: Importer, node: OnnxNode) -> None:
     sizes = state.constant(f"{node.origin}/sizes", np.asarray(lengths, np.int64))
     node.write("Split", [node.inputs[0], sizes], parts, axis=axis)
     drops = not node.input(1) and not node.attrs.get("keepdims", 1)
-    _give(state, node, _apply_to_each(state, node, "Squeeze", parts, axis) if drops else parts)
+    _set_sequence(state, node, _apply_to_each(state, node, "Squeeze", parts, axis) if drops else parts)
 
 
 def _insert(state: Importer, node: OnnxNode) -> None:
     values = list(_list(state, node.inputs[0]))
     position = _position(state, node, 2, len(values), len(values)) if node.input(2) else len(values)
-    _give(state, node, [*values[:position], node.inputs[1], *values[position:]])
+    _set_sequence(state, node, [*values[:position], node.inputs[1], *values[position:]])
 
 
 def _erase(state: Importer, node: OnnxNode) -> None:
@@ -111,7 +111,7 @@ def _erase(state: Importer, node: OnnxNode) -> None:
     if not values:
         raise Unsupported("its sequence is empty")
     del values[_position(state, node, 1, len(values), len(values) - 1) if node.input(1) else -1]
-    _give(state, node, values)
+    _set_sequence(state, node, values)
 
 
 def _at(state: Importer, node: OnnxNode) -> None:

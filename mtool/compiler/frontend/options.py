@@ -33,7 +33,7 @@ class ModelOptions:
     state_values: other initial values of states, as stored, by the input's name: one number or all elements.
     slides: inputs that are windows over a sequence; the caller passes the rows that are new in each call.
     whole: the graph is for backends to recognise operators in, not to be compiled: operators of a TFLite model that
-        are otherwise written out are one node each.
+        are otherwise unrolled are one node each.
     limits: limits on the import that replace the defaults, by the names of mtool/compiler/operators/budget.py.
     name: the model's name in C; empty: derived from the file's name.
     """

@@ -28,7 +28,7 @@ def stored_as(data: Array, dtype: np.dtype[Any]) -> Array | None:
         return data.astype(dtype)
 
 
-def found_in(data: Array) -> str:
+def described(data: Array) -> str:
     """Describe a value: its type, shape and range."""
     text = f"{data.dtype}[{','.join(map(str, data.shape))}]"
     return f"{text}, from {data.min()} to {data.max()}" if data.size and data.dtype.kind in _NUMBERS else text
@@ -63,12 +63,12 @@ def constant_of(
         if shape is not None and math.prod(shape) == value.size:
             return stored.reshape(shape)
     expected = f"{dtype}[{','.join('?' if size < 0 else str(size) for size in dims)}]{limits_of(dtype)}"
-    raise does_not_go(f"--const {name}", title, expected, value)
+    raise does_not_fit(f"--const {name}", title, expected, value)
 
 
-def does_not_go(option: str, title: str, expected: str, data: Array) -> UsageError:
+def does_not_fit(option: str, title: str, expected: str, data: Array) -> UsageError:
     """Return the error for a value that does not fit its input."""
-    details = [f"expected  {expected}", f"found     {found_in(data)}"]
+    details = [f"expected  {expected}", f"found     {described(data)}"]
     return UsageError(f"{option} does not fit that input of {title}", details=details)
 
 

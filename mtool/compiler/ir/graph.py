@@ -416,19 +416,19 @@ class Rewriter:
     def _relate(self, node: Node) -> None:
         """Derive the source of a transposition's or view's input from its output, or the reverse."""
         before, after = self.resolve(node.inputs[0]), node.outputs[0]
-        there: Move
-        back: Move
+        forward: Move
+        backward: Move
         if self.types[before].count != self.types[after].count:
             return  # a part
         if isinstance(node.attrs, View):
-            there, back = ("reshape", self.types[after].shape), ("reshape", self.types[before].shape)
+            forward, backward = ("reshape", self.types[after].shape), ("reshape", self.types[before].shape)
         else:
             perm = Transpose.of(node).perm
-            there, back = ("transpose", perm), ("transpose", tuple(np.argsort(perm).tolist()))
+            forward, backward = ("transpose", perm), ("transpose", tuple(np.argsort(perm).tolist()))
         if before in self.sources:
-            self.sources.setdefault(after, self.sources[before].then(there))
+            self.sources.setdefault(after, self.sources[before].then(forward))
         elif after in self.sources:
-            self.sources[before] = self.sources[after].then(back)
+            self.sources[before] = self.sources[after].then(backward)
 
     def keep(self, node: Node) -> Node:
         """Append a node of the old graph, with the renames applied to its inputs."""

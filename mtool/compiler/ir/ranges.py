@@ -50,8 +50,8 @@ class Ranges:
         if part.op == "where":
             return self._chosen(part, args)
         if part.op == "reduce":
-            how: Reduction = part.value
-            return args[0] if how.kind in ("minimum", "maximum") and all(size for _, size in how.axes) else None
+            reduced: Reduction = part.value
+            return args[0] if reduced.kind in ("minimum", "maximum") and all(size for _, size in reduced.axes) else None
         if not args or any(arg is None for arg in args):
             return None
         form = _FORMS.get(part.op)

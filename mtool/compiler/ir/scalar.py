@@ -320,11 +320,11 @@ def _requantize(expr: Expr, total: A, scale: A) -> A:
 
 
 def _requantize_text(expr: Expr, total: Text, scale: Text) -> Text:
-    how: Requantize = expr.value
-    name = "mt_requantize" if how.bounded else "mt_requantize_wide"
+    spec: Requantize = expr.value
+    name = "mt_requantize" if spec.bounded else "mt_requantize_wide"
     if expr.args[0].dtype is DType.INT64:
         name = "mt_requantize_long"
-    call = f"{name}({total.c}, {scale.c}, {how.zero_point}, {how.low}, {how.high})"
+    call = f"{name}({total.c}, {scale.c}, {spec.zero_point}, {spec.low}, {spec.high})"
     return within(expr.dtype, call)
 
 
@@ -359,26 +359,26 @@ class FixedRequantize:
 
 
 def _fixed_requantize(expr: Expr, total: A, multiplier: A) -> A:
-    how: FixedRequantize = expr.value
+    spec: FixedRequantize = expr.value
     whole = np.asarray(multiplier, np.int64)
     product = np.asarray(total, np.int64) * np.abs(whole)
-    if how.even:
-        half = np.int64(1) << (31 + how.shift)
-        steps = (product + half - 1 + ((product >> (32 + how.shift)) & 1)) >> (32 + how.shift)
-        return _limited(expr, steps + how.zero_point)
-    steps = (product >> 32) + how.offset >> how.shift
-    if how.near:
-        scale = np.ldexp(np.abs(whole), -32 - how.shift).astype(np.float32)
-        rounded = np.rint(np.asarray(total).astype(np.float32) * scale).astype(np.int64) + how.zero_point
+    if spec.even:
+        half = np.int64(1) << (31 + spec.shift)
+        steps = (product + half - 1 + ((product >> (32 + spec.shift)) & 1)) >> (32 + spec.shift)
+        return _limited(expr, steps + spec.zero_point)
+    steps = (product >> 32) + spec.offset >> spec.shift
+    if spec.near:
+        scale = np.ldexp(np.abs(whole), -32 - spec.shift).astype(np.float32)
+        rounded = np.rint(np.asarray(total).astype(np.float32) * scale).astype(np.int64) + spec.zero_point
         steps = np.where(whole < 0, rounded, steps)
     return _limited(expr, steps)
 
 
 def _fixed_requantize_text(expr: Expr, total: Text, multiplier: Text) -> Text:
-    how: FixedRequantize = expr.value
-    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
-    name += "_short" if how.short else ""
-    call = f"mt_requantize_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
+    spec: FixedRequantize = expr.value
+    name, offset = ("_even", spec.zero_point) if spec.even else ("_exact" if spec.near else "", spec.offset)
+    name += "_short" if spec.short else ""
+    call = f"mt_requantize_fixed{name}({total.c}, {multiplier.c}, {offset}, {spec.shift}, {spec.low}, {spec.high})"
     return within(expr.dtype, call)
 
 
@@ -397,14 +397,14 @@ class RescalePair:
 
 
 def _rescale_pair(expr: Expr, a: A, b: A) -> A:
-    how: RescalePair = expr.value
-    return _shifted(expr, np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset)
+    spec: RescalePair = expr.value
+    return _shifted(expr, np.asarray(a, np.int64) * spec.left + np.asarray(b, np.int64) * spec.right + spec.offset)
 
 
 def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
-    how: RescalePair = expr.value
-    total = f"{a.at(MUL)} * mt_factor({how.left}) + {b.at(MUL)} * mt_factor({how.right}) + {how.offset}"
-    left, right = (f"{factor / 2**how.shift:.6g}" for factor in (how.left, how.right))
+    spec: RescalePair = expr.value
+    total = f"{a.at(MUL)} * mt_factor({spec.left}) + {b.at(MUL)} * mt_factor({spec.right}) + {spec.offset}"
+    left, right = (f"{factor / 2**spec.shift:.6g}" for factor in (spec.left, spec.right))
     return _shifted_text(expr, Text(total.replace("+ -", "- "), ADD), f" /* scales {left} and {right} */")
 
 
@@ -423,20 +423,20 @@ class Shifted:
 
 
 def _shifted(expr: Expr, total: A) -> A:
-    how: Shifted | RescalePair = expr.value
+    spec: Shifted | RescalePair = expr.value
     wide = np.asarray(total, np.int64)
-    if how.even:
-        wide = wide + (1 << (how.shift - 1)) - 1 + ((wide >> how.shift) & 1)
-    steps = (wide >> how.shift) + how.zero_point
-    return steps.astype(expr.dtype.numpy) if how.low is None else _limited(expr, steps)
+    if spec.even:
+        wide = wide + (1 << (spec.shift - 1)) - 1 + ((wide >> spec.shift) & 1)
+    steps = (wide >> spec.shift) + spec.zero_point
+    return steps.astype(expr.dtype.numpy) if spec.low is None else _limited(expr, steps)
 
 
 def _shifted_text(expr: Expr, total: Text, comment: str = "") -> Text:
-    how: Shifted | RescalePair = expr.value
-    plain = f"{total.at(MUL)} >> {how.shift}" if how.shift else total.c
-    if how.low is None:
+    spec: Shifted | RescalePair = expr.value
+    plain = f"{total.at(MUL)} >> {spec.shift}" if spec.shift else total.c
+    if spec.low is None:
         return Text(plain, SHIFT)
-    steps = f"mt_shift_even({total.c}, {how.shift}) + {how.zero_point}" if how.even else plain
+    steps = f"mt_shift_even({total.c}, {spec.shift}) + {spec.zero_point}" if spec.even else plain
     return _limited_text(expr, steps + comment)
 
 
@@ -455,28 +455,28 @@ class NearTie:
 
 
 def _near_tie(expr: Expr, total: A) -> A:
-    how: NearTie = expr.value
+    spec: NearTie = expr.value
     wide = np.asarray(total, np.int64)
-    whole, rest = wide >> how.shift, wide & ((1 << how.shift) - 1)
-    return (rest < how.window) & (whole > how.low) & (whole <= how.high)
+    whole, rest = wide >> spec.shift, wide & ((1 << spec.shift) - 1)
+    return (rest < spec.window) & (whole > spec.low) & (whole <= spec.high)
 
 
 def _shifted_tie(expr: Expr, total: A, is_down: A) -> A:
-    how: NearTie = expr.value
-    return _limited(expr, (np.asarray(total, np.int64) >> how.shift) - (_near_tie(expr, total) & is_down))
+    spec: NearTie = expr.value
+    return _limited(expr, (np.asarray(total, np.int64) >> spec.shift) - (_near_tie(expr, total) & is_down))
 
 
 def _near_tie_text(expr: Expr, total: Text) -> Text:
-    how: NearTie = expr.value
-    step = f"{total.at(MUL)} >> {how.shift}"
-    near = f"mt_is_near_tie({total.c}, {how.shift}, {how.window})"
-    return boolean(f"{near} && {step} > {how.low} && {step} <= {how.high}", AND)
+    spec: NearTie = expr.value
+    step = f"{total.at(MUL)} >> {spec.shift}"
+    near = f"mt_is_near_tie({total.c}, {spec.shift}, {spec.window})"
+    return boolean(f"{near} && {step} > {spec.low} && {step} <= {spec.high}", AND)
 
 
 def _shifted_tie_text(expr: Expr, total: Text, is_down: Text) -> Text:
-    how: NearTie = expr.value  # a total out of range is clamped, one less or not
-    is_less = f"mt_is_near_tie({total.c}, {how.shift}, {how.window}) && {is_down.truth(AND)}"
-    return within(expr.dtype, f"mt_clamp(({total.at(MUL)} >> {how.shift}) - ({is_less}), {how.low}, {how.high})")
+    spec: NearTie = expr.value  # a total out of range is clamped, one less or not
+    is_less = f"mt_is_near_tie({total.c}, {spec.shift}, {spec.window}) && {is_down.truth(AND)}"
+    return within(expr.dtype, f"mt_clamp(({total.at(MUL)} >> {spec.shift}) - ({is_less}), {spec.low}, {spec.high})")
 
 
 @frozen
@@ -498,26 +498,26 @@ class Rescale:
 
 
 def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
-    how: Rescale = expr.value
+    spec: Rescale = expr.value
     product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
     total_shift = np.asarray(shift, np.int64) + (32 if expr.op == "rescale" else 0)
-    if how.twice:
+    if spec.twice:
         left = np.maximum(31 - total_shift, 0)
         first = ((product << left) + (1 << 30)) >> 31
         right = np.maximum(total_shift - 31, 0)
         steps = np.where(right > 0, (first + (np.int64(1) << right >> 1) - (first < 0)) >> right, first)
     else:
         steps = (product + (np.int64(1) << (total_shift - 1))) >> total_shift
-    return _limited(expr, steps + how.zero_point)
+    return _limited(expr, steps + spec.zero_point)
 
 
 def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
-    how: Rescale = expr.value
-    form = "_long" if expr.op == "rescale_long" else "_twice" * how.twice + "_wide" * how.wide
+    spec: Rescale = expr.value
+    form = "_long" if expr.op == "rescale_long" else "_twice" * spec.twice + "_wide" * spec.wide
     call = f"mt_rescale{form}({total.c}, {multiplier.c}, {shift.c})"
     if expr.op == "rescale" and expr.dtype is DType.INT32:
         return Text(call)
-    return _limited_text(expr, f"{call} + {how.zero_point}" if how.zero_point else call)
+    return _limited_text(expr, f"{call} + {spec.zero_point}" if spec.zero_point else call)
 
 
 def _mean(expr: Expr, total: A, count: A) -> A:

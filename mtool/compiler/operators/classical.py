@@ -92,19 +92,19 @@ def classical(
     return Operator(name, domain=CLASSICAL, cases=cases, attributes=attributes, expand=expand, lower=lower)
 
 
-def transformed(write: ClassicalNode, scores: str, how: str) -> str:
+def transformed(write: ClassicalNode, scores: str, transform: str) -> str:
     """Apply a post_transform along the last axis of scores [examples, classes].
 
     Raises:
         Unsupported: the transformation is unknown.
     """
-    if how == "NONE":
+    if transform == "NONE":
         return scores
-    if how == "LOGISTIC":
+    if transform == "LOGISTIC":
         return write("Sigmoid", scores)
-    if how == "SOFTMAX":
+    if transform == "SOFTMAX":
         return write("Softmax", scores, axis=1)
-    if how == "SOFTMAX_ZERO":  # 0 stays 0
+    if transform == "SOFTMAX_ZERO":  # 0 stays 0
         top = write("ReduceMax", scores, [1], keepdims=1)
         zero = write("LessOrEqual", write("Abs", scores), 1e-7)
         small = write("Mul", scores, write("Exp", write("Neg", top)))
@@ -112,14 +112,14 @@ def transformed(write: ClassicalNode, scores: str, how: str) -> str:
         total = write("ReduceSum", power, [1], keepdims=1)
         empty = write("Equal", total, 0)
         return write("Where", empty, 0.5, write("Div", power, write("Where", empty, 1, total)))
-    if how == "PROBIT":  # onnxruntime's approximation of the inverse error function
+    if transform == "PROBIT":  # onnxruntime's approximation of the inverse error function
         x = write("Sub", write("Mul", scores, 2), 1)
         log = write("Log", write("Mul", write("Sub", 1, x), write("Add", 1, x)))
         v = write("Add", 2 / (np.pi * 0.147), write("Mul", log, 0.5))
         inner = write("Sub", write("Mul", v, v), write("Mul", log, 1 / 0.147))
         root = write("Sqrt", write("Sub", write("Sqrt", inner), v))
         return write("Mul", write("Mul", write("Sign", x), root), 1.41421356)
-    raise Unsupported(f"its post_transform {how!r} is unknown")
+    raise Unsupported(f"its post_transform {transform!r} is unknown")
 
 
 def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
@@ -144,22 +144,22 @@ def _linear_regressor(write: ClassicalNode) -> None:
 
 def _linear_classifier(write: ClassicalNode) -> None:
     labels = write.integer_labels("classlabels_ints")
-    x, how = write.matrix(), write.word("post_transform")
+    x, transform = write.matrix(), write.word("post_transform")
     features = write.kind(x).shape[1]
     rows = len(write.numbers("coefficients")) // max(features, 1)
     scores = _linear_product(write, x, rows)
     if rows > 1:
-        write.give(transformed(write, scores, how), 1)
+        write.give(transformed(write, scores, transform), 1)
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels or list(range(rows)))
         return
     if len(labels) == 2:
         both = write("Concat", write("Neg", scores), scores, axis=1)
-        write.give(transformed(write, both, how), 1)
+        write.give(transformed(write, both, transform), 1)
         write.label_of_two(write("Greater", scores, 0), labels[1], labels[0])
         return
-    scores = transformed(write, scores, how)
+    scores = transformed(write, scores, transform)
     write.give(scores, 1)
-    write.label_of_two(write("GreaterOrEqual", scores, 0 if how == "NONE" else 0.5), (labels or [1])[0], 0)
+    write.label_of_two(write("GreaterOrEqual", scores, 0 if transform == "NONE" else 0.5), (labels or [1])[0], 0)
 
 
 def _scaler(write: ClassicalNode) -> None:
@@ -173,11 +173,11 @@ def _scaler(write: ClassicalNode) -> None:
 
 def _normalizer(write: ClassicalNode) -> None:
     """Normalizer: each row divided by its norm; a row with norm 0 stays unchanged."""
-    x, how = write.matrix(), write.word("norm", "MAX")
+    x, kind = write.matrix(), write.word("norm", "MAX")
     operators = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
-    if how not in operators:
-        raise Unsupported(f"its norm {how!r} is unknown")
-    norm = write(operators[how], x, [1], keepdims=1)
+    if kind not in operators:
+        raise Unsupported(f"its norm {kind!r} is unknown")
+    norm = write(operators[kind], x, [1], keepdims=1)
     write.give(write("Div", x, write("Where", write("Equal", norm, 0), 1, norm)))
 
 
@@ -314,20 +314,20 @@ def _kernel(write: ClassicalNode, x: str, count: int) -> str:
         )
     rows = np.reshape(np.asarray(vectors, np.float32), (count, features))
     gamma, offset, degree = [*write.numbers("kernel_params"), 0.0, 0.0, 0.0][:3]
-    how = write.word("kernel_type", "LINEAR")
-    if how == "RBF":
+    kernel_type = write.word("kernel_type", "LINEAR")
+    if kernel_type == "RBF":
         difference = write("Sub", write("Unsqueeze", x, [1]), rows[None])
         distance = write("ReduceSumSquare", difference, [2], keepdims=0)
         return write("Exp", write("Mul", distance, -gamma))
     product = write("MatMul", x, rows.T)
-    if how == "LINEAR":
+    if kernel_type == "LINEAR":
         return product
     line = write("Add", write("Mul", product, gamma), offset)
-    if how == "POLY":
+    if kernel_type == "POLY":
         return write("Pow", line, degree)
-    if how == "SIGMOID":
+    if kernel_type == "SIGMOID":
         return write("Tanh", line)
-    raise Unsupported(f"its kernel {how!r} is unknown")
+    raise Unsupported(f"its kernel {kernel_type!r} is unknown")
 
 
 def _svm_regressor(write: ClassicalNode) -> None:
@@ -368,7 +368,7 @@ def _svm_classifier(write: ClassicalNode) -> None:
         share[index, i], share[index, j] = 1, -1
         start[j] += 1
     votes = write("Gemm", for_first, share, start)
-    how = write.word("post_transform")
+    transform = write.word("post_transform")
     a, b = write.numbers("prob_a"), write.numbers("prob_b")
     if a:
         if len(a) != len(pairs) or len(b) != len(pairs):
@@ -376,10 +376,10 @@ def _svm_classifier(write: ClassicalNode) -> None:
                 f"it has {len(a)} and {plural.count(len(b), 'probability parameter')} "
                 f"for {plural.count(len(pairs), 'pair')} of classes"
             )
-        scores = transformed(write, _probabilities(write, decisions, a, b, classes), how)
+        scores = transformed(write, _probabilities(write, decisions, a, b, classes), transform)
     else:
         both = write("Concat", write("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
-        scores = transformed(write, both, how)
+        scores = transformed(write, both, transform)
     write.give(scores, 1)
     write.label(write("ArgMax", votes, axis=1, keepdims=0), labels)
 
@@ -527,7 +527,7 @@ class Forest:
         return numbers
 
 
-def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:
+def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, aggregate: str, base: list[float]) -> str:
     """Return the combined results of the trees, [examples, targets], as float32 (float64 where x is)."""
     dtype = write.dtype(x)
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
@@ -546,9 +546,9 @@ def _summed(write: ClassicalNode, x: str, forest: Forest, targets: int, how: str
     lists |= _leaves(forest, targets, dtype)
     inputs = {name: write.constant(data, kind) for name, (data, kind) in lists.items() if len(data)}
     output = write.value("trees", TensorType(DType.of(dtype), (write.kind(x).shape[0], targets)))
-    attrs = TreeEnsemble(names=tuple(inputs), modes=tuple(sorted(set(forest.mode))), aggregate=how)
+    attrs = TreeEnsemble(names=tuple(inputs), modes=tuple(sorted(set(forest.mode))), aggregate=aggregate)
     write.emit(attrs, op="TreeEnsemble", inputs=[x, *inputs.values()], outputs=[output])
-    if how == "AVERAGE":
+    if aggregate == "AVERAGE":
         output = write("Div", output, len(forest.roots))
     return write("Add", output, write.constant(base, dtype)) if any(base) else output
 
@@ -612,44 +612,44 @@ def _checked(forest: Callable[..., Forest], *args: Any) -> Forest:
 def _regressor(write: ClassicalNode) -> None:
     x, targets = write.matrix(keep_double=True), int(write.attrs.get("n_targets", 1))
     forest = _checked(_forest, write, write.kind(x).shape[1], "target", "target_ids")
-    how = write.word("aggregate_function", "SUM")
-    if how not in AGGREGATES:
-        raise Unsupported(f"its aggregate_function {how!r} is unknown")
-    result = write.narrowed(_summed(write, x, forest, targets, how, write.numbers("base_values")))
+    aggregate = write.word("aggregate_function", "SUM")
+    if aggregate not in AGGREGATES:
+        raise Unsupported(f"its aggregate_function {aggregate!r} is unknown")
+    result = write.narrowed(_summed(write, x, forest, targets, aggregate, write.numbers("base_values")))
     write.give(transformed(write, result, write.word("post_transform")))
 
 
 def _classifier(write: ClassicalNode) -> None:
     """TreeEnsembleClassifier; with weights of only one class, the other's score is derived from it."""
     labels = write.integer_labels("classlabels_int64s")
-    x, how = write.matrix(keep_double=True), write.word("post_transform")
+    x, transform = write.matrix(keep_double=True), write.word("post_transform")
     ids, weights, base = set(write.attrs["class_ids"]), write.numbers("class_weights"), write.numbers("base_values")
     forest = _checked(_forest, write, write.kind(x).shape[1], "class", "class_ids")
     if len(ids) > 1 or len(labels) > 2:
         scores = write.narrowed(_summed(write, x, forest, len(labels), "SUM", base))
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels)
-        write.give(transformed(write, scores, how), 1)
+        write.give(transformed(write, scores, transform), 1)
         return
     forest.leaves = [[(0, weight) for _, weight in leaf] for leaf in forest.leaves]
     score = write.narrowed(_summed(write, x, forest, 1, "SUM", base[-1:]))
     positive = min(weights, default=0.0) >= 0
     yes, no = (labels[1], labels[0]) if len(labels) == 2 else (1, 0)
     write.label_of_two(write("Greater", score, 0.5 if positive else 0), yes, no)
-    if how == "PROBIT":
-        write.give(transformed(write, score, how), 1)
+    if transform == "PROBIT":
+        write.give(transformed(write, score, transform), 1)
         return
     other = write("Sub", 1, score) if positive else write("Neg", score)
     both = write("Concat", other, score, axis=1)
-    write.give(transformed(write, both, how if how == "LOGISTIC" and not positive else "NONE"), 1)
+    write.give(transformed(write, both, transform if transform == "LOGISTIC" and not positive else "NONE"), 1)
 
 
 def _ensemble(write: ClassicalNode) -> None:
     """TreeEnsemble 5: separate branches and leaves, with modes and splits as tensors."""
     x = write.matrix(keep_double=True)
     forest = _checked(_numbered_forest, write.attrs, write.kind(x).shape[1])
-    how = write.attrs.get("aggregate_function", 1)
+    aggregate = write.attrs.get("aggregate_function", 1)
     targets = int(write.attrs.get("n_targets", 1 + max(write.attrs["leaf_targetids"], default=0)))
-    result = _summed(write, x, forest, targets, AGGREGATES[how], [])
+    result = _summed(write, x, forest, targets, AGGREGATES[aggregate], [])
     after = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[write.attrs.get("post_transform", 0)]
     write.give(transformed(write, result, after))
 

@@ -370,8 +370,8 @@ def _interleave(ctx: Lowering, node: Node, phases: Phases, grid: str) -> None:
     output, result = node.outputs[0], ctx.types[node.outputs[0]].shape
     (quotients_h, quotients_w), (stride_h, stride_w) = phases.quotients, phases.stride
     apart = ctx.view(node, grid, (result[0], quotients_h, quotients_w, stride_h, stride_w, result[1]))
-    turned = ctx.transpose(node, apart, (0, 1, 3, 2, 4, 5))
-    image = ctx.view(node, turned, (result[0], quotients_h * stride_h, quotients_w * stride_w, result[1]))
+    transposed = ctx.transpose(node, apart, (0, 1, 3, 2, 4, 5))
+    image = ctx.view(node, transposed, (result[0], quotients_h * stride_h, quotients_w * stride_w, result[1]))
     image = ctx.transpose(node, image, NCHW_OF_NHWC)
     whole = (quotients_h * stride_h, quotients_w * stride_w)
     if len(result) == 3:

@@ -16,7 +16,7 @@ from mtool.compiler.operators.onnx_node import OnnxNode
 from mtool.compiler.operators.operator import Case, Draw, Operator
 from mtool.compiler.operators.problems import Unsupported
 
-MOST = 32  # operands
+MAX_INPUTS = 32  # operands
 
 
 class Einsum(Attributes):
@@ -27,9 +27,9 @@ class Einsum(Attributes):
 
 
 def _einsum(ctx: Lowering, node: Node) -> None:
-    if len(node.inputs) > MOST:
+    if len(node.inputs) > MAX_INPUTS:
         raise ModelError(
-            f"Einsum {node.name!r} has {plural.count(len(node.inputs), 'operand')}; at most {MOST} are supported",
+            f"Einsum {node.name!r} has {plural.count(len(node.inputs), 'operand')}; at most {MAX_INPUTS} are supported",
             hint="split it into several",
         )
     attrs, dtype = Einsum.of(node), ctx.types[node.outputs[0]].dtype

@@ -39,7 +39,7 @@ from mtool.compiler.operators.operator import (
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
 Build = Callable[..., Expr]
-MOST = 32  # the most operands of one expression
+MAX_ARGS = 32  # the most operands of one expression
 
 
 class LeakyRelu(Attributes):
@@ -235,12 +235,12 @@ def _elementwise(build: Callable[..., Expr], attributes: type[Attributes] | None
 
 
 def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
-    """Return all inputs combined from the left, and the operands; beyond `MOST`, loops combine the first ones."""
+    """Return all inputs combined from the left, and the operands; beyond `MAX_ARGS`, loops combine the first ones."""
     kind, values = ctx.types[node.outputs[0]], list(node.inputs)
-    while len(values) > MOST:
+    while len(values) > MAX_ARGS:
         part = ctx.value(f"{node.outputs[0]}.part", kind.dtype, kind.shape)
-        ctx.loop(node, functools.reduce(build, ctx.operands(values[:MOST], kind.shape)), values[:MOST], part)
-        values = [part, *values[MOST:]]
+        ctx.loop(node, functools.reduce(build, ctx.operands(values[:MAX_ARGS], kind.shape)), values[:MAX_ARGS], part)
+        values = [part, *values[MAX_ARGS:]]
     return functools.reduce(build, ctx.operands(values, kind.shape)), values
 
 
@@ -253,11 +253,11 @@ def _variadic(build: Build) -> Lower:
 
 def _clip(ctx: Lowering, node: Node) -> None:
     """Clip 13: both bounds are optional."""
-    bounds = [(how, name) for how, name in zip(("maximum", "minimum"), node.inputs[1:], strict=True) if name]
+    bounds = [(op, name) for op, name in zip(("maximum", "minimum"), node.inputs[1:], strict=True) if name]
     operands = [node.inputs[0], *(name for _, name in bounds)]
     result, *limits = ctx.operands(operands, ctx.types[node.outputs[0]].shape)
-    for (how, _), limit in zip(bounds, limits, strict=True):
-        result = call(how, result, limit)
+    for (op, _), limit in zip(bounds, limits, strict=True):
+        result = call(op, result, limit)
     ctx.loop(node, result, operands)
 
 

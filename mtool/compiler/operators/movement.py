@@ -20,7 +20,7 @@ from mtool.compiler.operators.onnx_node import OnnxNode, QLinear, as_in_onnx, in
 from mtool.compiler.operators.operator import BEHIND, Case, Draw, Operator, TfliteBuiltin, case, integers
 from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
-MOST = 64  # the most inputs of one concatenation
+MAX_ARGS = 64  # the most inputs of one concatenation
 
 
 class Permutation(Attributes):
@@ -97,8 +97,8 @@ def _concat(ctx: Lowering, node: Node) -> None:
         ctx.view(node, node.inputs[0], (), node.outputs[0])
         return
     values, axis = list(node.inputs), AlongAxis.of(node).axis
-    while len(values) > MOST:
-        values = [_part(ctx, node, values[first : first + MOST], axis) for first in range(0, len(values), MOST)]
+    while len(values) > MAX_ARGS:
+        values = [_part(ctx, node, values[first : first + MAX_ARGS], axis) for first in range(0, len(values), MAX_ARGS)]
     ctx.node("concat", values, node.outputs, Concat(axis=axis), like=node)
 
 

@@ -104,9 +104,9 @@ class Groups:
             (axis(0), axis(1) // members),
         )
 
-    def reduced(self, how: str, body: Expr) -> Expr:
+    def reduced(self, kind: str, body: Expr) -> Expr:
         """Return the reduction of a group's elements."""
-        return Expr("reduce", body.dtype, (body,), Reduction(how, self.axes))
+        return Expr("reduce", body.dtype, (body,), Reduction(kind, self.axes))
 
     @property
     def count(self) -> int:
@@ -262,8 +262,8 @@ def _fixed_softmax(ctx: Lowering, node: Node) -> None:
     flat = (math.prod(kind.shape[:-1]), kind.shape[-1])
     low, high = kind.dtype.limits
     steps = call("add", acc(DType.INT32), const(low, DType.INT32), value="index")
-    for how, bound in (("maximum", low), ("minimum", high)):
-        steps = call(how, steps, const(bound, DType.INT32))
+    for op, bound in (("maximum", low), ("minimum", high)):
+        steps = call(op, steps, const(bound, DType.INT32))
     attrs = SoftmaxOfRows(
         has_table=True, fixed=True, bits=8 * kind.dtype.size, expr=call("cast", steps, dtype=kind.dtype)
     )

@@ -77,9 +77,9 @@ def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int
 def _reduce(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.inputs[0]]
     index, sizes, _ = _index(ctx, node)
-    how, before, after = KINDS[node.op]
+    ufunc, before, after = KINDS[node.op]
     element = load(0, kind.dtype, index)
-    total = Expr("reduce", kind.dtype, (before(element),), Reduction(how, sizes))
+    total = Expr("reduce", kind.dtype, (before(element),), Reduction(ufunc, sizes))
     if node.op == "ReduceMean":
         count = math.prod(size for _, size in sizes)
         total = call("div", total, const(max(count, 1), kind.dtype))  # the mean of no elements is 0, as in onnxruntime
@@ -104,13 +104,13 @@ def _arg(ctx: Lowering, node: Node) -> None:
     """ArgMax, ArgMin 13: the first (or last) index of the extreme value, or of a NaN if there is one."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     index, sizes, out_index = _index(ctx, node)
-    how = "maximum" if node.op == "ArgMax" else "minimum"
+    op = "maximum" if node.op == "ArgMax" else "minimum"
     extreme = ctx.value(f"{node.outputs[0]}.extreme", kind.dtype, result.shape)
     element = load(0, kind.dtype, index)
-    ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
+    ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(op, sizes)), node.inputs, extreme)
     number, size = sizes[0]
     last = ArgAxes.of(node).last
-    beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, out_index), dtype=DType.BOOL)
+    beyond = call("less" if op == "maximum" else "greater", element, load(1, kind.dtype, out_index), dtype=DType.BOOL)
     outside = const(0 if last else size - 1, DType.INT32)  # a neutral start for the search of an index
     dim = call("where", beyond, outside, axis(number), dtype=DType.INT32)
     chosen = Expr("reduce", DType.INT32, (dim,), Reduction("maximum" if last else "minimum", sizes))

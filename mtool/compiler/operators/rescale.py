@@ -65,14 +65,14 @@ def _rescale(ctx: Lowering, node: Node) -> None:
     axis = attrs.axis if shifts.size > 1 else None
     by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
     by_bits = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
-    how = Rescale(attrs.zero_point, attrs.low, attrs.high)
+    spec = Rescale(attrs.zero_point, attrs.low, attrs.high)
     op, total = "rescale_long", _sums(ctx, node, DType.INT64)
     if isinstance(attrs, Rescaling):
         twice = bool(attrs.twice)
         wide = bool((shifts < (0 if twice else 1)).any())
-        how = Rescale(attrs.zero_point, attrs.low, attrs.high, wide, twice)
+        spec = Rescale(attrs.zero_point, attrs.low, attrs.high, wide, twice)
         op, total = "rescale", _sums(ctx, node, DType.INT32)
-    ctx.loop(node, call(op, total, by, by_bits, dtype=result.dtype, value=how), inputs)
+    ctx.loop(node, call(op, total, by, by_bits, dtype=result.dtype, value=spec), inputs)
 
 
 def _rounded(ctx: Lowering, node: Node, steps: Expr, attrs: Steps, inputs: Sequence[str]) -> None:
@@ -88,8 +88,8 @@ def _rescale_real(ctx: Lowering, node: Node) -> None:
     inputs, attrs = [value], LongRescaling.of(node)
     factor = ctx.parameter(ctx.constants[scale], attrs.axis, DType.FLOAT64, inputs, node)
     steps = call("round", call("mul", call("cast", _sums(ctx, node, DType.INT64), dtype=DType.FLOAT64), factor))
-    for how, bound in (("maximum", attrs.low), ("minimum", attrs.high)):
-        steps = call(how, steps, const(float(bound - attrs.zero_point), DType.FLOAT64))
+    for op, bound in (("maximum", attrs.low), ("minimum", attrs.high)):
+        steps = call(op, steps, const(float(bound - attrs.zero_point), DType.FLOAT64))
     _rounded(ctx, node, steps, attrs, inputs)
 
 
@@ -98,8 +98,8 @@ def _mean(ctx: Lowering, node: Node) -> None:
     _, count = ctx.operands(node.inputs, result.shape)
     steps = call("mean", _sums(ctx, node, DType.INT32), count)
     limits = Limits.of(node)
-    for how, bound, end in zip(("maximum", "minimum"), (limits.low, limits.high), DType.INT32.limits, strict=True):
-        steps = steps if bound == end else call(how, steps, const(bound, DType.INT32))
+    for op, bound, end in zip(("maximum", "minimum"), (limits.low, limits.high), DType.INT32.limits, strict=True):
+        steps = steps if bound == end else call(op, steps, const(bound, DType.INT32))
     ctx.loop(node, call("cast", steps, dtype=result.dtype), node.inputs)
 
 

@@ -409,9 +409,9 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
         spots.append(least(integer(position), size - 1))
     body = guarded(tests, _product(load(0, dtype, (image, axis(1), *spots)), factors), const(0, dtype))
     axes = ((4, ratio), (5, ratio), (6, 2), (7, 2))
-    how = "maximum" if attrs.mode == "max" else "add"
-    total = Expr("reduce", dtype, (body,), Reduction(how, axes))
-    if how == "add":
+    reduction = "maximum" if attrs.mode == "max" else "add"
+    total = Expr("reduce", dtype, (body,), Reduction(reduction, axes))
+    if reduction == "add":
         total = _times(total, 1 / ratio**2)
     ctx.loop(node, total, node.inputs)
 

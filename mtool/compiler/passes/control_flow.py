@@ -116,8 +116,8 @@ def _carried_by(body: Graph, values: Sequence[str], ins: Sequence[str], outs: Se
 
 
 def _with_inputs(body: Graph, inputs: Sequence[str]) -> Graph:
-    gone = {*body.inputs} - {*inputs}
-    types = {value: kind for value, kind in body.types.items() if value not in gone}
+    removed = {*body.inputs} - {*inputs}
+    types = {value: kind for value, kind in body.types.items() if value not in removed}
     return replace(body, inputs=tuple(inputs), types=types)
 
 

@@ -23,7 +23,7 @@ from mtool.compiler.kernels.specification import Channels
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.kernels.weighted_sum import WeightedSum
 
-MOST = 2**22  # products of weights that may be examined to find an operator's constant channels
+MAX_PRODUCTS = 2**22  # products of weights that may be examined to find an operator's constant channels
 Constants = dict[int, int]  # channel -> its value at every pixel
 
 
@@ -112,7 +112,7 @@ def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
 class _Channels:
     """Facts about each value's channels, and which channels can be removed.
 
-    `gone` has the channels of a value that every reader can do without; values that are not in it keep all channels.
+    `unread` has the channels of a value that no reader needs; values that are not in it keep all channels.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -123,10 +123,10 @@ class _Channels:
         self.constants: dict[str, Constants] = {}
         for node in graph.nodes:
             self.constants[node.outputs[0]] = self._constants_of(node)
-        self.gone: dict[str, Array] = {}
+        self.unread: dict[str, Array] = {}
         for node in reversed(graph.nodes):
-            if (gone := self._gone(node.outputs[0])) is not None and gone.any():
-                self.gone[node.outputs[0]] = gone
+            if (unread := self._unread_channels(node.outputs[0])) is not None and unread.any():
+                self.unread[node.outputs[0]] = unread
 
     def _constants_of(self, node: Node) -> Constants:
         graph = self.graph
@@ -142,19 +142,19 @@ class _Channels:
         if _mixes(node, graph):
             inputs = np.array([constants.get(c, pad) for c in range(weights.shape[2])], np.int64)
             unknown = [c for c in range(weights.shape[2]) if c not in constants]
-            still = _without(weights, unknown)
-            if not still.any():
+            is_constant = _without(weights, unknown)
+            if not is_constant.any():
                 return {}
             inside, outside = _products(weights, inputs), _products(weights, np.full_like(inputs, pad))
         else:
             if weights.shape[2] != 1 or weights.shape[0] != graph.types[node.inputs[0]].shape[-1]:
                 return {}
             values = np.array([constants.get(o, pad) for o in range(weights.shape[0])], np.int64)
-            still = np.array([o in constants or not weights[o].any() for o in range(weights.shape[0])])
+            is_constant = np.array([o in constants or not weights[o].any() for o in range(weights.shape[0])])
             taps = weights[:, :, 0].astype(np.int64)
             inside, outside = taps * values[:, None], taps * pad
         rows, columns = _inside(node, graph)
-        if not still.any() or len(rows) * len(columns) * inside.size > MOST:
+        if not is_constant.any() or len(rows) * len(columns) * inside.size > MAX_PRODUCTS:
             return {}
         masks = np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(rows, columns)])  # [classes, taps]
         bias = graph.constants[node.inputs[2]].astype(np.int64)
@@ -163,7 +163,7 @@ class _Channels:
             sums = sums.clip(-(2**31), 2**31 - 1).astype(np.int32)
         results = self._finished(node, sums)
         equal = (results == results[0]).all(axis=0)
-        return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
+        return {o: int(results[0, o]) for o in np.nonzero(is_constant & equal)[0].tolist()}
 
     def _pooled(self, node: Node, attrs: Pool2d, constants: Constants) -> Constants:
         if not constants or any(attrs.pads) or self.graph.types[node.inputs[0]].dtype.is_float:
@@ -181,7 +181,7 @@ class _Channels:
         operands = [self.graph.constants.get(value, np.zeros(0)) for value in node.inputs]
         return evaluate(WithEpilogue.of(node).epilogue, operands, shape, sums.reshape(shape)).reshape(sums.shape)
 
-    def _gone(self, value: str) -> Array | None:
+    def _unread_channels(self, value: str) -> Array | None:
         """Return bool [channels]: a value's channels that no reader needs; None: none."""
         readers = {node.name: node for node in self.consumers.get(value, ())} if value not in self.outputs else {}
         masks: list[Array] = []
@@ -196,7 +196,7 @@ class _Channels:
         if _channels(node, self.graph) is Channels.MIXED or value in node.inputs[1:]:
             return None
         if _is_channelwise(node, self.graph):
-            return self.gone.get(node.outputs[0]) if _reads_only_itself(node, self.graph) else None
+            return self.unread.get(node.outputs[0]) if _reads_only_itself(node, self.graph) else None
         if not _mixes(node, self.graph) or not _is_integer(node, self.graph):
             return None
         absorbed = ~np.asarray(_filters(node, self.graph).any(axis=(0, 1)))
@@ -207,14 +207,14 @@ class _Channels:
 
     def to_keep(self, value: str, multiple: int) -> list[int] | None:
         """Return the channels of a value to keep; None: all."""
-        maker, gone = self.makers.get(value), self.gone.get(value)
-        if maker is None or gone is None or not _reads_only_itself(maker, self.graph):
+        maker, unread = self.makers.get(value), self.unread.get(value)
+        if maker is None or unread is None or not _reads_only_itself(maker, self.graph):
             return None
         if not (_mixes(maker, self.graph) or _is_channelwise(maker, self.graph)):
             return None
-        stay, go = np.nonzero(~gone)[0].tolist(), np.nonzero(gone)[0].tolist()
-        count = min(max(-(-len(stay) // multiple) * multiple, multiple), len(gone))
-        return sorted([*stay, *go[: count - len(stay)]]) if count < len(gone) else None
+        needed, spare = np.nonzero(~unread)[0].tolist(), np.nonzero(unread)[0].tolist()
+        count = min(max(-(-len(needed) // multiple) * multiple, multiple), len(unread))
+        return sorted([*needed, *spare[: count - len(needed)]]) if count < len(unread) else None
 
 
 def _is_integer(node: Node, graph: Graph) -> bool:
@@ -253,9 +253,9 @@ def _narrowed(
     weights, bias = graph.constants[node.inputs[1]], graph.constants[node.inputs[2]]
     if before is not None and _mixes(node, graph):
         constants = analysis.constants.get(node.inputs[0], {})
-        gone = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
-        values = np.array([constants.get(channel, 0) for channel in gone], np.int64)
-        share = _products(_filters(node, graph)[:, :, gone], values).sum(axis=1)
+        removed = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
+        values = np.array([constants.get(channel, 0) for channel in removed], np.int64)
+        share = _products(_filters(node, graph)[:, :, removed], values).sum(axis=1)
         bias = (bias.astype(np.int64) + share).astype(bias.dtype)
         weights = weights[..., before]
     if after is not None:

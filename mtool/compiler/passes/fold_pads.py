@@ -16,7 +16,7 @@ from mtool.compiler.operators.quantize import Quantization
 from mtool.compiler.operators.rescale import Limits
 from mtool.compiler.operators.window import CONV, Pool, Window
 
-MOST = 64  # nodes to examine after a Pad, and before one
+MAX_NODES = 64  # nodes to examine after a Pad, and before one
 Sides = tuple[int, ...]
 
 
@@ -39,25 +39,25 @@ def fold_pads(graph: Graph) -> Graph:
     if not pads:
         return graph
     facts = _Facts(graph)
-    gone: set[str] = set()
+    removed: set[str] = set()
     shapes: dict[str, Sides] = {}
     windows: dict[str, Attributes] = {}
     for pad in pads:
-        result = _without(pad, graph, facts) if pad.name not in gone else None
+        result = _without(pad, graph, facts) if pad.name not in removed else None
         if result is not None:
-            gone |= {pad.name, *(node.name for node in pads if node.outputs[0] in result[0])}
+            removed |= {pad.name, *(node.name for node in pads if node.outputs[0] in result[0])}
             shapes |= result[0]
             windows |= result[1]
-    return _rewritten(graph, gone, shapes, windows) if gone else graph
+    return _rewritten(graph, removed, shapes, windows) if removed else graph
 
 
-def _rewritten(graph: Graph, gone: set[str], shapes: dict[str, Sides], windows: dict[str, Attributes]) -> Graph:
+def _rewritten(graph: Graph, removed: set[str], shapes: dict[str, Sides], windows: dict[str, Attributes]) -> Graph:
     """Return the graph without some Pads; `shapes`: the new shapes of the values after them."""
     inner: dict[str, str] = {}
 
     def change(rewriter: Rewriter, node: Node) -> Node | None:
         inputs, out = tuple(inner.get(value, value) for value in node.inputs), node.outputs[0]
-        if node.name in gone:
+        if node.name in removed:
             inner[out] = inputs[0]
             return None
         outputs = node.outputs
@@ -93,7 +93,7 @@ def _without(pad: Node, graph: Graph, facts: "_Facts") -> tuple[dict[str, Sides]
         value = node.outputs[0]
         readers = facts.readers.get(value, [])
         seen += len(readers)
-        if value in graph.outputs or not readers or seen > MOST:
+        if value in graph.outputs or not readers or seen > MAX_NODES:
             return None
         for reader in readers:
             if value in reader.inputs[1:]:
@@ -216,7 +216,7 @@ class _Facts:
     def least(self, value: str) -> Array:
         """Return a lower bound of a value's elements, borders excluded."""
         path: list[Node] = []
-        while value in self._makers and len(path) < MOST:
+        while value in self._makers and len(path) < MAX_NODES:
             node = self._makers[value]
             if not node.inputs or len(node.outputs) > 1:
                 break

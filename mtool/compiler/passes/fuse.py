@@ -32,11 +32,11 @@ def fuse(graph: Graph) -> Graph:
     """
     editor = Editor(graph)
     for fused in (partial(_into_loop, shrinking=True), _into_loop, _into_kernel):
-        _everywhere(editor, fused)
+        _fuse_everywhere(editor, fused)
     return editor.finish()
 
 
-def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) -> None:
+def _fuse_everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) -> None:
     """Fuse at each loop until nothing fits; `fused` returns the new loop, or None if it did nothing."""
     for node in editor.in_order():
         current: Node | None = node if isinstance(node.attrs, Loop) and editor.has(node) else None
@@ -207,7 +207,7 @@ def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
     editor.put(kernel, _of_both(merged, kernel, node), without=node)
 
 
-MOST = 2  # a move that drops more than this factor of the elements is not exchanged with a quantization
+MAX_DROPPED = 2  # a move that drops more than this factor of the elements is not exchanged with a quantization
 
 
 def quantize_before_moves(graph: Graph) -> Graph:
@@ -238,7 +238,7 @@ def _moves(node: Node, graph: Editor) -> bool:
     """Whether a node only moves elements, and most of them."""
     if isinstance(node.attrs, Loop) and node.attrs.expr.op == "load":
         read = graph.types[node.inputs[node.attrs.expr.value]]
-        return read.count <= MOST * graph.types[node.outputs[0]].count
+        return read.count <= MAX_DROPPED * graph.types[node.outputs[0]].count
     return isinstance(node.attrs, Concat)
 
 

@@ -79,7 +79,7 @@ def _label(attrs: Computation, part: Expr) -> str:
 
 
 LEAST_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: cheap parts stay
-TAKEN = 0.5  # the assumed probability of a branch
+BRANCH_PROBABILITY = 0.5  # the assumed probability of a branch
 
 
 def hoist_loop_invariants(graph: Graph, target: Target) -> Graph:
@@ -123,7 +123,7 @@ class _Hoist:
             rows, read = len(attrs.backwards), node.inputs[attrs.first_row + len(attrs.backwards) :]
             times, is_certain = times * attrs.expected, is_certain and attrs.is_counted
         else:
-            rows, read, times, is_certain = 0, node.inputs[1:], times * TAKEN, False
+            rows, read, times, is_certain = 0, node.inputs[1:], times * BRANCH_PROBABILITY, False
         changed = []
         for body in attrs.bodies:
             captured = zip(body.inputs[rows:], read, strict=False)
@@ -149,25 +149,25 @@ class _Hoist:
         """Return a body without the hoisted nodes, and the values of `into` that it reads instead."""
         invariants: dict[str, str] = {}
         rewriter = Rewriter(body)
-        same = {*outside, *body.constants, ""}
+        invariant = {*outside, *body.constants, ""}
         for node in body.nodes:
             if isinstance(node.attrs, Control):
-                here = {value: outside[value] for value in node.inputs if value in outside}
-                node, values = self.out_of(node, here, times, is_certain)
+                inputs = {value: outside[value] for value in node.inputs if value in outside}
+                node, values = self.out_of(node, inputs, times, is_certain)
                 names = {value: name for name, value in invariants.items()}
                 for value in values:
                     if value not in names:
                         names[value] = rewriter.like(value, self.into.types[value])
                         invariants[names[value]] = outside[names[value]] = value
-                        same.add(names[value])
+                        invariant.add(names[value])
                 node = replace(node, inputs=(*node.inputs, *(names[value] for value in values)))
-            elif isinstance(node.attrs, Computation) and not same.issuperset(node.inputs):
-                node = self._split(rewriter, node, same, times)
+            elif isinstance(node.attrs, Computation) and not invariant.issuperset(node.inputs):
+                node = self._split(rewriter, node, invariant, times)
             rewriter.keep(node)
-            if same.issuperset(node.inputs):
-                same.update(node.outputs)
+            if invariant.issuperset(node.inputs):
+                invariant.update(node.outputs)
         graph = replace(body, nodes=tuple(rewriter.nodes), types=rewriter.types, constants=rewriter.constants)
-        moved = self._worth_moving(graph, same, times, is_certain)
+        moved = self._worth_moving(graph, invariant, times, is_certain)
         for node in graph.nodes:
             if node.name in moved:
                 self._move(node, graph, outside)
@@ -177,7 +177,7 @@ class _Hoist:
         invariants |= {value: outside[value] for value in moved_values if value in read}
         return replace(graph, nodes=tuple(rest)), invariants
 
-    def _split(self, rewriter: Rewriter, node: Node, same: Collection[str], times: float) -> Node:
+    def _split(self, rewriter: Rewriter, node: Node, invariant: Collection[str], times: float) -> Node:
         """Append loops for the invariant parts of a node's expression, if that pays."""
         shape = rewriter.types[node.outputs[0]].shape
 
@@ -190,7 +190,7 @@ class _Hoist:
 
         while True:
             expr = Computation.of(node).expr
-            changing = [number for number, value in enumerate(node.inputs) if value not in same]
+            changing = [number for number, value in enumerate(node.inputs) if value not in invariant]
             count = int(prod(shape) * times)
             shapes = [rewriter.types[value].shape for value in node.inputs]
             candidate = part_that_pays(expr, sizes_of(expr, shape), count, shapes, is_enough, changing)
@@ -198,15 +198,15 @@ class _Hoist:
                 return node
             loop, node = with_part_before(rewriter, node, *candidate)
             rewriter.keep(loop)
-            same = {*same, *loop.outputs}
+            invariant = {*invariant, *loop.outputs}
 
-    def _worth_moving(self, body: Graph, same: Collection[str], times: float, is_certain: bool) -> set[str]:
+    def _worth_moving(self, body: Graph, invariant: Collection[str], times: float, is_certain: bool) -> set[str]:
         """Return the names of the nodes to hoist: those whose results save enough if the rest reads them."""
         makers, readers = body.producers(), body.consumers()
         moved = {
             node.name
             for node in body.nodes
-            if {*same}.issuperset(node.inputs) and (is_certain or not isinstance(node.attrs, Control | External))
+            if {*invariant}.issuperset(node.inputs) and (is_certain or not isinstance(node.attrs, Control | External))
         }
         for node in body.nodes:  # after one that stays
             makers_of = [makers[value] for value in node.inputs if value in makers]

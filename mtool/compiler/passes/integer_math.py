@@ -46,7 +46,7 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
 
     def change(rewriter: Rewriter, node: Node) -> Node | None:
         attrs = Computation.of(node)
-        work = _Work(rewriter, replace(node, inputs=tuple(map(rewriter.resolve, node.inputs))), target)
+        work = _ExprRewriter(rewriter, replace(node, inputs=tuple(map(rewriter.resolve, node.inputs))), target)
         expr = attrs.expr.rewrite(_bounds).rewrite(work.rewritten).rewrite(_without_ones)
         is_copy = isinstance(attrs, Loop) and expr.op == "load" and _is_copy(expr, node, graph)
         if is_copy and node.outputs[0] not in graph.outputs:
@@ -80,7 +80,7 @@ def _bounds(part: Expr) -> Expr:
     return replace(part, args=(inner, scale, zero_point), value=(low, max(low, high)))
 
 
-def _whole(part: Expr) -> Expr:
+def _without_round_trip(part: Expr) -> Expr:
     """Simplify an integer that is converted to a float, multiplied by 1, and converted back."""
     inner = part.args[0]
     if part.dtype in (DType.INT32, DType.INT64) and inner.op == "mul" and inner.args[1] == const(1.0, DType.FLOAT32):
@@ -97,7 +97,7 @@ def _without_ones(part: Expr) -> Expr:
     return part.args[0] if part.op == "mul" and part.args[1] == const(1.0, DType.FLOAT32) else part
 
 
-class _Work:
+class _ExprRewriter:
     """Rewrites one node: constants that the new forms need are appended to its inputs."""
 
     def __init__(self, rewriter: Rewriter, node: Node, target: Target) -> None:
@@ -117,7 +117,7 @@ class _Work:
         if choice is not None:
             return choice
         if part.op == "cast":
-            return _whole(part)
+            return _without_round_trip(part)
         if part.op == "rescale":
             return self._pair(part) or part
         if part.op != "quantize":
@@ -196,13 +196,13 @@ class _Work:
 
         quantize is monotonic. A maximum with a NaN is NaN, which quantize makes the lowest number.
         """
-        inner, *how = part.args
+        inner, *parameters = part.args
         if inner.op not in ("maximum", "minimum", "where"):
             return None
         if inner.op != "where" and any(node.op in MAY_BE_NAN for node in inner.walk()):
             return None
         *condition, left, right = inner.args
-        sides = [self.rewritten(_bounds(replace(part, args=(side, *how)))) for side in (left, right)]
+        sides = [self.rewritten(_bounds(replace(part, args=(side, *parameters)))) for side in (left, right)]
         if any(side.op == "quantize" for side in sides):
             return None
         return call(inner.op, *condition, *sides, dtype=part.dtype)
@@ -321,11 +321,11 @@ def _fixed(rewriter: Rewriter, node: Node, target: Target) -> Node:
     return with_expression(node, expr, inputs)
 
 
-def is_short(how: FixedRequantize, multipliers: Array, bound: int) -> bool:
+def is_short(req: FixedRequantize, multipliers: Array, bound: int) -> bool:
     """Whether the short functions of mt_math.h compute the same: no product and no sum needs more than 32 bits."""
     largest = int(np.abs(multipliers.astype(np.int64)).max())
-    fits = bound < 2**20 and (bound * largest >> 20) + (abs(how.offset) + (abs(how.low) << how.shift) << 12) + 2 < 2**31
-    return fits and not how.even and (4 if how.near else 1) <= how.shift <= 19
+    fits = bound < 2**20 and (bound * largest >> 20) + (abs(req.offset) + (abs(req.low) << req.shift) << 12) + 2 < 2**31
+    return fits and not req.even and (4 if req.near else 1) <= req.shift <= 19
 
 
 def best_shift(largest: float, bound: int, bits: int = 8) -> int | None:
@@ -349,32 +349,32 @@ def _reach(node: Node, graph: Graph, total: Expr, count: int, bound: int) -> Rea
 
 
 def _form(
-    scales: Array, how: Requantize, kind: DType, shift: int, bound: int, reach: Reach
+    scales: Array, req: Requantize, kind: DType, shift: int, bound: int, reach: Reach
 ) -> tuple[FixedRequantize, Array] | None:
     """Return how sums are scaled, and the multipliers, int32 [N]; None: they can't be scaled exactly."""
     nearest = np.rint(scales.astype(np.float64) * 2.0 ** (32 + shift)).astype(np.int64)
-    plain = FixedRequantize(how.zero_point, how.low, how.high, shift)
+    plain = FixedRequantize(req.zero_point, req.low, req.high, shift)
     even = replace(plain, even=True)
     ties = _ties_happen(nearest, shift, bound)
     if kind.size > 1:
         return even if ties else plain, nearest.astype(np.int32)
-    steps = Steps.of(scales, how, reach)
+    steps = Steps.of(scales, req, reach)
     exact = steps.multipliers(shift)
     exact = np.where(exact * float(bound) < 2.0 ** (62 - 1), exact, 0)
     if exact.all():
         return plain, exact.astype(np.int32)
     if ties and steps.agree_with(lambda acc: _result(even, kind, acc, nearest[:, None])):
         return even, nearest.astype(np.int32)
-    some = np.where(exact > 0, exact, -nearest)
-    whole = nearest == scales.astype(np.float64) * 2.0 ** (32 + shift)
-    if not (whole | (exact > 0)).all() or not steps.are_missed_beside_halves(nearest, shift, exact == 0, APART):
+    signed = np.where(exact > 0, exact, -nearest)
+    is_exact = nearest == scales.astype(np.float64) * 2.0 ** (32 + shift)
+    if not (is_exact | (exact > 0)).all() or not steps.are_missed_beside_halves(nearest, shift, exact == 0, APART):
         return None
-    return replace(plain, near=True), some.astype(np.int32)
+    return replace(plain, near=True), signed.astype(np.int32)
 
 
-def _result(how: FixedRequantize, kind: DType, acc: Array, multiplier: Array) -> Array:
-    expr = Expr("requantize_fixed", kind, value=how)
-    return np.asarray(FUNCTIONS["requantize_fixed"].meaning(expr, acc, multiplier), np.int64) - how.zero_point
+def _result(req: FixedRequantize, kind: DType, acc: Array, multiplier: Array) -> Array:
+    expr = Expr("requantize_fixed", kind, value=req)
+    return np.asarray(FUNCTIONS["requantize_fixed"].meaning(expr, acc, multiplier), np.int64) - req.zero_point
 
 
 def _ties_happen(multipliers: Array, shift: int, bound: int) -> bool:

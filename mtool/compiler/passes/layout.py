@@ -155,8 +155,8 @@ def sink_view(graph: Editor, node: Node) -> Change | None:
     if axes is None and not _is_elementwise(node, whole):
         return None
     # More views must be removed than added; otherwise the shape of higher rank stays.
-    come = sum(1 for value in whole if _shape_of(value, graph) != shape)
-    if come and (come > len(shapes) or (len(shape), shape) <= (len(out), out)):
+    more = sum(1 for value in whole if _shape_of(value, graph) != shape)
+    if more and (more > len(shapes) or (len(shape), shape) <= (len(out), out)):
         return None
 
     def sunk(r: Editor, n: Node) -> None:
@@ -203,7 +203,7 @@ def _unit_axes(shape: Shape, viewed: Shape) -> dict[int, Expr] | None:
     if [shape[dim] for dim in real] != [viewed[dim] for dim in shown]:
         return None
     axes = {dim: const(0, DType.INT32) for dim in range(len(viewed))}
-    return axes | {there: axis(here) for here, there in zip(real, shown, strict=True)}
+    return axes | {new: axis(old) for old, new in zip(real, shown, strict=True)}
 
 
 def sink_concat(graph: Editor, node: Node) -> Change | None:

@@ -23,7 +23,7 @@ from mtool.compiler.passes.control_flow import prune
 SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # the new type, and the difference
 
 
-def wants_signed(target: Target) -> bool:
+def needs_signed(target: Target) -> bool:
     """Whether a target's schedules need signed integers."""
     return target.has_dsp or target.has_mve or target.has_rvv
 
@@ -33,7 +33,7 @@ def use_signed_integers(graph: Graph, target: Target) -> Graph:
 
     The model's inputs and outputs stay unsigned: they are requantized, which later passes recognize as a shift.
     """
-    if not wants_signed(target):
+    if not needs_signed(target):
         return graph
     consumers, producers = graph.consumers(), graph.producers()
     moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}
@@ -248,7 +248,7 @@ def propagate_quantization(graph: Graph, target: Target) -> Graph:
     Unsigned values cross as signed ones where `use_signed_integers` makes them signed.
     """
     for _ in range(MOST_SWEEPS):
-        after = _crossed(graph, wants_signed(target))
+        after = _crossed(graph, needs_signed(target))
         if after is graph:
             break
         graph = prune(after)

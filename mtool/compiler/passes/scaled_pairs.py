@@ -78,15 +78,15 @@ class ScaledSum:
             least = np.where(target > low, target << shift, -(2**40))
             most = np.where(target < high, ((target + 1) << shift) - 1, 2**40)
             for more_left, more_right in steps:
-                for some in (slice(None, None, SAMPLE), slice(None)):  # a sample rules out most multipliers
-                    sums = (a[some] * (left + more_left))[:, None] + (b[some] * (right + more_right))[None]
-                    first, last = int((least[some, some] - sums).max()), int((most[some, some] - sums).min())
+                for rows in (slice(None, None, SAMPLE), slice(None)):  # a sample rules out most multipliers
+                    sums = (a[rows] * (left + more_left))[:, None] + (b[rows] * (right + more_right))[None]
+                    first, last = int((least[rows, rows] - sums).max()), int((most[rows, rows] - sums).min())
                     if first > last:
                         break
                 added = (first + last) // 2
                 if first <= last and np.abs(sums).max() + abs(added) < 2**31:
-                    how = RescalePair(left + more_left, right + more_right, added, shift, low, high)
-                    return Expr("rescale_pair", part.dtype, self.atoms, how)
+                    pair = RescalePair(left + more_left, right + more_right, added, shift, low, high)
+                    return Expr("rescale_pair", part.dtype, self.atoms, pair)
         return None
 
     def even(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
@@ -217,9 +217,9 @@ class ScaledProduct:
     def exact(self, part: Expr, target: Array, codes: Codes) -> Expr | None:
         """Return a product with a multiplier, an offset and a shift that gives `target` everywhere; None: not found."""
         steps, dtype = Steps.of(target, self.products(codes), self.limits), part.dtype
-        how = steps.multiplier(self.ratio, self.zero_point)
-        if how is not None:
-            multiplier, offset, shift = how
+        parameters = steps.multiplier(self.ratio, self.zero_point)
+        if parameters is not None:
+            multiplier, offset, shift = parameters
             return Expr("shifted", dtype, (self.total(multiplier, offset),), Shifted(shift, *self.limits))
         wide = steps.wide_multiplier(self.ratio, self.zero_point)
         if wide is None:
@@ -234,8 +234,8 @@ class ScaledProduct:
         for bits in range(1, 9):
             multiplier, shift = round(mantissa * 2**bits), bits - exponent
             if multiplier == mantissa * 2**bits and 1 <= shift <= 30 and np.abs(products).max() * multiplier < 2**30:
-                how = Shifted(shift, *self.limits, even=True, zero_point=self.zero_point)
-                expr = Expr("shifted", part.dtype, (self.total(multiplier, 0),), how)
+                shifted = Shifted(shift, *self.limits, even=True, zero_point=self.zero_point)
+                expr = Expr("shifted", part.dtype, (self.total(multiplier, 0),), shifted)
                 got = FUNCTIONS["shifted"].meaning(expr, products * multiplier)
                 return expr if np.array_equal(got, target) else None
         return None
@@ -326,12 +326,12 @@ class Near:
         errors = [np.rint(amount * scale).astype(np.int8) for amount in added]
         error = errors[0].astype(np.int64)[:, None] + errors[1]
         limits = self._limits_of(target, error if turns_at is None else np.where(self.total < turns_at, -error, error))
-        how = NearTie(self.shift, 2 * self.added, *self.limits)
+        near_tie = NearTie(self.shift, 2 * self.added, *self.limits)
         if self.share <= RARE or limits is None:
             if self.share > MOST_NEAR:
                 return None
             shifted = Expr("shifted", part.dtype, (total,), Shifted(self.shift, *self.limits))
-            return call("where", Expr("is_near_tie", DType.BOOL, (total,), how), part, shifted, dtype=part.dtype)
+            return call("where", Expr("is_near_tie", DType.BOOL, (total,), near_tie), part, shifted, dtype=part.dtype)
         first, second = (
             call("cast", look_up(atom, table), dtype=DType.INT32) for atom, table in zip(atoms, errors, strict=True)
         )
@@ -342,7 +342,7 @@ class Near:
             is_below = call("less", total, const(turns_at, DType.INT32), dtype=DType.BOOL)
             sum_of_both = call("where", is_below, number(0) - sum_of_both, sum_of_both)
         is_down = call("less", sum_of_both, limit, dtype=DType.BOOL)
-        return Expr("shifted_tie", part.dtype, (total, is_down), how)
+        return Expr("shifted_tie", part.dtype, (total, is_down), near_tie)
 
     def _limits_of(self, target: Array, error: Array) -> Array | None:
         """Return for each result, int8 [256] by its 8 bits, the error from which on its ties go up; None: no limits."""

@@ -166,8 +166,8 @@ class NotSlidingError(Exception):
     `reads`: the rows of its inputs from which those of its result along `axis` are computed; None: all.
     """
 
-    def __init__(self, why: str, axis: int = 0, reads: tuple[RowReads, ...] | None = None) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, axis: int = 0, reads: tuple[RowReads, ...] | None = None) -> None:
+        super().__init__(reason)
         self.axis, self.reads = axis, reads
 
 
@@ -217,11 +217,11 @@ class _Analysis:
                 continue
             try:
                 rows, result = _of_node(node, graph, sliding)
-            except NotSlidingError as why:
-                reasons.append(f"{', '.join(node.origins) or node.name} keeps no rows: {why}")
-                if why.reads is None:
+            except NotSlidingError as error:
+                reasons.append(f"{', '.join(node.origins) or node.name} keeps no rows: {error}")
+                if error.reads is None:
                     continue
-                rows, result = why.reads, Sliding(why.axis)
+                rows, result = error.reads, Sliding(error.axis)
             reads[node.name], sliding[node.outputs[0]] = rows, result
         return cls(sliding, reads, reasons)
 
@@ -247,8 +247,8 @@ def _of_node(node: Node, graph: Graph, sliding: Mapping[str, Sliding]) -> tuple[
             raise NotSlidingError("an input has no rows of the call before", along, reads)
         if slid.by % read.stride:
             nearest = sorted({slid.by // read.stride * read.stride, -(-slid.by // read.stride) * read.stride} - {0})
-            why = f"its stride {read.stride} does not divide {slid.by} rows; it would divide "
-            raise NotSlidingError(why + " or ".join(map(str, nearest)), along, reads)
+            reason = f"its stride {read.stride} does not divide {slid.by} rows; it would divide "
+            raise NotSlidingError(reason + " or ".join(map(str, nearest)), along, reads)
         steps.add(slid.by // read.stride)
         first = max(first, -(-(slid.first + read.pad) // read.stride))
         end = min(end, (slid.end + read.pad - read.reach) // read.stride + 1)
@@ -376,7 +376,7 @@ class _Rows:
         """The row after the last that is needed."""
         return self.ranges[-1][1]
 
-    def need(self, first: int, end: int) -> None:
+    def add_needed(self, first: int, end: int) -> None:
         """Add a range."""
         ranges = [*self.ranges]
         self.ranges = []
@@ -400,10 +400,10 @@ class _Slider(Rewriter):
             log.info("slide: %s", reason)
         self.rows: dict[str, _Rows] = {}
         self.kept_states: list[tuple[State, str, str]] = []
-        self.zeros = self.of_zeros()
-        self.needed()
+        self.zeros = self.initial_values()
+        self.find_needed()
 
-    def of_zeros(self) -> dict[str, Array]:
+    def initial_values(self) -> dict[str, Array]:
         """Return the values that slide for the windows before the first call, of which rows are kept."""
         values = {value: window.before for value, window in self.windows.items()}
         for node in self.graph.nodes:
@@ -412,29 +412,29 @@ class _Slider(Rewriter):
                 values[node.outputs[0]] = computed(node, self.graph, inputs)
         return values
 
-    def needed(self) -> None:
+    def find_needed(self) -> None:
         """Find the rows that are needed, from the outputs back."""
         for value in self.graph.outputs:
-            self.need(value, 0, self.size(value))
+            self.add_needed(value, 0, self.size(value))
         for node in reversed(self.graph.nodes):
             out = node.outputs[0]
             if out in self.windows:
-                self.need(self.windows[out].new, 0, self.size(self.windows[out].new))
+                self.add_needed(self.windows[out].new, 0, self.size(self.windows[out].new))
             elif out not in self.sliding and out not in self.replaced:
                 for value in node.inputs:
-                    self.need(value, 0, self.size(value))
+                    self.add_needed(value, 0, self.size(value))
             elif out in self.rows:
                 for first, end in self.computed(node):
                     for number, (start, stop) in self.read(node, first, end).items():
-                        self.need(node.inputs[number], start, stop)
+                        self.add_needed(node.inputs[number], start, stop)
 
     def size(self, value: str) -> int:
         """Return the number of rows of a value; 0: it does not slide."""
         return self.graph.types[value].shape[self.sliding[value].axis] if value in self.sliding else 0
 
-    def need(self, value: str, first: int, end: int) -> None:
+    def add_needed(self, value: str, first: int, end: int) -> None:
         if value in self.sliding:
-            self.rows.setdefault(value, _Rows()).need(first, end)
+            self.rows.setdefault(value, _Rows()).add_needed(first, end)
 
     def kept_rows(self, value: str) -> tuple[int, int]:
         """Return the rows of a value that are kept from the call before; none if no reader needs one of them.
@@ -493,7 +493,7 @@ class _Slider(Rewriter):
             if out in self.windows:
                 self.new_rows(out)
             elif out not in self.sliding and out not in self.replaced:
-                self.nodes.append(replace(node, inputs=tuple(self.whole(value) for value in node.inputs)))
+                self.nodes.append(replace(node, inputs=tuple(self.all_rows(value) for value in node.inputs)))
             elif out in self.rows:
                 for first, end in self.computed(node):
                     self.rows[out].pieces.append((first, end, self.compute(node, first, end)))
@@ -507,7 +507,7 @@ class _Slider(Rewriter):
         if self.graph.slides and of_inputs.issuperset(state.output for state, _, _ in self.kept_states):
             log.warning("--slide saves no computation: only rows of the input are kept (-v: why)")
         graph, ends = self.graph, [state.input for state in self.replaced.values()]
-        outputs = [self.whole(value) for value in self.outputs if value not in self.replaced]
+        outputs = [self.all_rows(value) for value in self.outputs if value not in self.replaced]
         inputs = [value for value in graph.inputs if value not in ends]
         states = [state for state in graph.states if state.output not in self.replaced]
         self.outputs = (*outputs, *(output for _, _, output in self.kept_states))
@@ -518,7 +518,7 @@ class _Slider(Rewriter):
         )
         return self.finish()
 
-    def whole(self, value: str) -> str:
+    def all_rows(self, value: str) -> str:
         """Return the value with all rows of another."""
         return self.part(value, 0, self.size(value)) if value in self.sliding else value
 
@@ -527,7 +527,7 @@ class _Slider(Rewriter):
         if value in self.rows:
             slid, new = self.sliding[value], self.windows[value].new
             self.kept_rows(value)
-            self.rows[value].pieces.append((slid.end, slid.end + slid.by, new if new == value else self.whole(new)))
+            self.rows[value].pieces.append((slid.end, slid.end + slid.by, new if new == value else self.all_rows(new)))
             self.join(value, None)
 
     def piece(self, value: str, stem: str, first: int, end: int) -> str:

@@ -170,7 +170,7 @@ def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> 
     kind = rewriter.types[value]
     full = tuple(kind.shape[dim] for dim in NCHW_OF_NHWC)
     shape = rewriter.types[output].shape
-    turned = output if full == shape else rewriter.value(f"{output}.whole", kind.dtype, full)
-    rewriter.node("Transpose", [value], [turned], Permutation(perm=NCHW_OF_NHWC), like=node)
-    if turned != output:
-        rewriter.node("Reshape", [turned], [output], like=node)
+    transposed = output if full == shape else rewriter.value(f"{output}.whole", kind.dtype, full)
+    rewriter.node("Transpose", [value], [transposed], Permutation(perm=NCHW_OF_NHWC), like=node)
+    if transposed != output:
+        rewriter.node("Reshape", [transposed], [output], like=node)

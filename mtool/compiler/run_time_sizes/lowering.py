@@ -49,8 +49,8 @@ def sharing(graph: Graph, other: Graph) -> Graph:
     """Return a graph that shares equal constants with another graph."""
 
     def shared(name: str, data: Array) -> Array:
-        there = other.constants.get(name)
-        return there if there is not None and there.dtype == data.dtype and _is_same(there, data) else data
+        twin = other.constants.get(name)
+        return twin if twin is not None and twin.dtype == data.dtype and _is_same(twin, data) else data
 
     return replace(graph, constants={name: shared(name, data) for name, data in graph.constants.items()})
 

@@ -241,7 +241,7 @@ def posenet_decoder(t: Translation) -> None:
 
 
 SAME, VALID = 1, 2  # TfLitePadding
-MOST = 2**12  # the largest window or stride
+MAX_WINDOW = 2**12  # the largest window or stride
 
 
 def _numbers(t: Translation, count: int) -> list[int]:
@@ -253,7 +253,7 @@ def _numbers(t: Translation, count: int) -> list[int]:
     if len(t.op.custom) < 4 * count:
         raise Unsupported(f"its options have {len(t.op.custom)} bytes; expected at least {4 * count}")
     padding, *sizes = (int(number) for number in np.frombuffer(t.op.custom, "<i4", count))
-    if padding not in (SAME, VALID) or not all(0 < size <= MOST for size in sizes):
+    if padding not in (SAME, VALID) or not all(0 < size <= MAX_WINDOW for size in sizes):
         raise Unsupported(f"its padding {padding}, or its stride and window {sizes} are out of range")
     return [padding, *sizes]
 

@@ -63,8 +63,8 @@ def resize(mode: str) -> Translate:
     def translate(t: Translation) -> None:
         batch, _, _, channels = t.shape(0, 4)
         size, corners, centres = _resized(t)
-        how = "align_corners" if corners else "half_pixel" if centres else "asymmetric"
-        attrs: dict[str, str] = {"coordinate_transformation_mode": how, "mode": mode}
+        transform = "align_corners" if corners else "half_pixel" if centres else "asymmetric"
+        attrs: dict[str, str] = {"coordinate_transformation_mode": transform, "mode": mode}
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = (batch, channels, *size)

@@ -211,10 +211,10 @@ def strided_slice(t: Translation) -> None:
     masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
     refusal = f"its begin {begin}, end {end} and strides {steps} do not fit its input {list(shape)}"
     entries = range(len(begin))
-    fresh = {n for n in entries if masks["NewAxis"] >> n & 1 and not masks["Ellipsis"] >> n & 1}
+    new_axes = {n for n in entries if masks["NewAxis"] >> n & 1 and not masks["Ellipsis"] >> n & 1}
     if not len(begin) == len(end) == len(steps) or 0 in steps or masks["Ellipsis"].bit_count() > 1:
         raise Unsupported(refusal)
-    rest = len(shape) - (len(begin) - len(fresh) - (masks["Ellipsis"].bit_count()))
+    rest = len(shape) - (len(begin) - len(new_axes) - (masks["Ellipsis"].bit_count()))
     if rest < 0:
         raise Unsupported(refusal)
     parts: list[tuple[int, int, int, int]] = []  # first, last, axis, stride
@@ -224,7 +224,7 @@ def strided_slice(t: Translation) -> None:
         if masks["Ellipsis"] >> n & 1:
             axis, out_axis = axis + rest, out_axis + rest
             continue
-        if n in fresh:
+        if n in new_axes:
             added.append(out_axis)
             out_axis += 1
             continue

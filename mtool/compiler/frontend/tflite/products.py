@@ -471,9 +471,9 @@ def _interleave(t: Translation, phases: Phases, grid: str) -> None:
     """Make the output from [N, QH, QW, SH * SW * O], without the padding."""
     batch, height, width, channels = t.numbers(0, "the output's shape")
     apart = t("Reshape", grid, (batch, *phases.quotients, *phases.stride, channels))
-    turned = t("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])
+    transposed = t("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])
     sizes = [count * stride for count, stride in zip(phases.quotients, phases.stride, strict=True)]
-    image = t("Reshape", turned, (batch, *sizes, channels))
+    image = t("Reshape", transposed, (batch, *sizes, channels))
     if (height, width) != tuple(sizes):
         image = t("Slice", image, phases.pad, (phases.pad[0] + height, phases.pad[1] + width), (1, 2))
     t.put(image)

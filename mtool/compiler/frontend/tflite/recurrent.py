@@ -1,7 +1,7 @@
 """LSTM, RNN and SVDF, in one direction or both, on real numbers or integers, over a sequence or for one step.
 
 Source: tensorflow/lite/kernels/lstm_eval.cc, basic_rnn.cc. ONNX's LSTM has no clipped cell, projection or normalized
-gates, so a step is written out, and a Scan repeats it.
+gates, so a step is a few nodes, and a Scan repeats it.
 """
 
 import math
@@ -158,8 +158,8 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
     inputs.append(info(row, t.tensor(0), images, count))
     tensors = [*(state.tensor for state in states), states[0].tensor]
     outputs = [info(name, tensor) for name, tensor in zip(last, tensors, strict=True)]
-    held = [numpy_helper.from_array(t.constants[name], name) for name in read]
-    return helper.make_graph(nodes, "step", inputs, outputs, held)
+    constants = [numpy_helper.from_array(t.constants[name], name) for name in read]
+    return helper.make_graph(nodes, "step", inputs, outputs, constants)
 
 
 def _turned(t: Translation, value: str, shape: Sequence[int]) -> str:
@@ -543,9 +543,9 @@ def svdf(t: Translation) -> None:
     old = t("Reshape", state.name, (images, filters, memory))
     history = t("Slice", old, [1], [memory], [2])
     latest = _integer_features(t, state) if integer else t("Gemm", t.real(0), weights(t, 1, lambda x: x, 0), transB=1)
-    seen = t("Concat", history, t("Reshape", latest, (images, filters, 1)), axis=2)
-    state.put(t("Reshape", seen, (images, memory * filters)))
-    terms = _integer_terms(t, state, seen) if integer else _terms(t, seen)
+    window = t("Concat", history, t("Reshape", latest, (images, filters, 1)), axis=2)
+    state.put(t("Reshape", window, (images, memory * filters)))
+    terms = _integer_terms(t, state, window) if integer else _terms(t, window)
     total = t("ReduceSum", t("Reshape", terms, (images, filters // rank, rank * memory)), [2], keepdims=0)
     if t.has(3):
         total = t("Add", total, t.constant("bias", t.data(3, "bias"), INT32 if integer else np.float32))
@@ -557,13 +557,13 @@ def svdf(t: Translation) -> None:
     finish(t, result, (images, filters // rank))
 
 
-def _terms(t: Translation, seen: str) -> str:
+def _terms(t: Translation, window: str) -> str:
     """Return the history times the time weights."""
     data, tensor = t.data(2, "time weights"), t.tensor(2)
     if not tensor.is_quantized:
-        return t("Mul", seen, t.constant("time", data, np.float32))
+        return t("Mul", window, t.constant("time", data, np.float32))
     name = t.constant("time", data)
-    return t("Mul", seen, t.dequantize(name, data.dtype, tensor.scale, tensor.zero_point, 0))
+    return t("Mul", window, t.dequantize(name, data.dtype, tensor.scale, tensor.zero_point, 0))
 
 
 def _integer_features(t: Translation, state: State) -> str:
@@ -583,11 +583,11 @@ def _integer_features(t: Translation, state: State) -> str:
     return t.cast(t("Add", inside, grid.zero), grid.dtype)
 
 
-def _integer_terms(t: Translation, state: State, seen: str) -> str:
+def _integer_terms(t: Translation, state: State, window: str) -> str:
     """Return the history, less its zero point, times the time weights."""
     w, out, data = t.tensor(2), t.result(), t.data(2, "time weights")
     if out.dtype != np.int8 or out.scale.size != 1 or w.scale.size != 1 or w.zero_point.any():
         raise Unsupported(
             f"its output is {out.dtype}, its time weights are {w.dtype} with {plural.count(w.scale.size, 'scale')}"
         )
-    return t("Mul", centred_of(t, seen, state.tensor), t.cast(t.constant("time", data), INT32))
+    return t("Mul", centred_of(t, window, state.tensor), t.cast(t.constant("time", data), INT32))

@@ -220,9 +220,9 @@ def stacker(t: Translation) -> None:
     else:
         stacked = t("Identity", t.stored(0))
     _give(t, stacked, (frames * channels,))
-    still = t("Where", is_first, right, t("Sub", wait.name, 1))
-    valid = t("Equal", still, 0)
-    wait.put(t("Where", valid, step, still))
+    remaining = t("Where", is_first, right, t("Sub", wait.name, 1))
+    valid = t("Equal", remaining, 0)
+    wait.put(t("Where", valid, step, remaining))
     t.put(t("Identity", valid), 1)
 
 

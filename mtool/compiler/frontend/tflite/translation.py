@@ -515,9 +515,9 @@ class Translation(Names):
         outputs = [info(self.names[number], self.tensors[number]) for number in self.model.outputs]
         outputs += [info(last, state.tensor) for (last, _), state in zip(states, variables, strict=True)]
         read = {value for node in self.nodes for value in node.input} | {value.name for value in outputs}
-        held = {name: data for name, data in self.constants.items() if name in read}
-        self.budget.afford("constants", sum(data.nbytes for data in held.values()), f"the constants of {title}")
-        initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in held.items()]
+        used = {name: data for name, data in self.constants.items() if name in read}
+        self.budget.afford("constants", sum(data.nbytes for data in used.values()), f"the constants of {title}")
+        initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in used.items()]
         graph = helper.make_graph(self.nodes, title, put, outputs, initialisers, value_info=self.infos)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
         first = {state.input: state.first for state in variables if state.first is not None}
