@@ -360,7 +360,7 @@ def _with_output(command: Callable[..., None]) -> tuple[Callable[..., None], fro
 
     groups: dict[str, OptionGroup] = {}
     of_one = {param.name: param.default for param in parameters if is_repeated and param.name in several.OF_ONE_MODEL}
-    described: dict[str, tuple[Any, Any]] = {}
+    declared: dict[str, tuple[Any, Any]] = {}
     rare: set[str] = set()
     for parameter in parameters:
         metadata = getattr(parameter.annotation, "__metadata__", ())
@@ -368,7 +368,7 @@ def _with_output(command: Callable[..., None]) -> tuple[Callable[..., None], fro
         if group is not None:
             groups[parameter.name] = group
             rare |= group.rare
-            described |= several.once_for_each(group.parameters) if group.of_models else group.parameters
+            declared |= several.once_for_each(group.parameters) if group.of_models else group.parameters
         else:
             may_lack = of_a_project and parameter.name in (key, "board") and parameter.default is parameter.empty
             default = None if may_lack else parameter.default
@@ -377,17 +377,17 @@ def _with_output(command: Callable[..., None]) -> tuple[Callable[..., None], fro
             annotation = annotation_of(row, list[Path] if is_model else parameter.annotation)
             if parameter.name in of_one:
                 annotation, default = several.repeated(annotation), None
-            described[parameter.name] = annotation, default
+            declared[parameter.name] = annotation, default
             rare |= {parameter.name} if row.is_rare_in(command.__name__) else set()
-    described |= common
+    declared |= common
     # typer reads a command's options from its signature.
     wrapped.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-            for name, (annotation, default) in described.items()
+            for name, (annotation, default) in declared.items()
         ]
     )
-    wrapped.__annotations__ = {name: annotation for name, (annotation, _) in described.items()}
+    wrapped.__annotations__ = {name: annotation for name, (annotation, _) in declared.items()}
     return wrapped, frozenset(rare)
 
 

@@ -73,22 +73,22 @@ def check(
         )
     hz = hertz(clock) if clock else 0
     report = commands.check_models(models, targets, options, folder=output_dir, hz=hz)
-    described = report.manifest.models
+    manifests = report.manifest.models
     fits, emulators = report.by_time, {board.name for board in targets if board.is_emulator}
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
-            **({"models": [model.model_dump(mode="json") for model in described]} if len(described) > 1 else {}),
+            **({"models": [model.model_dump(mode="json") for model in manifests]} if len(manifests) > 1 else {}),
             "boards": [fit.as_json() for fit in fits],
         }
     )
-    for model in described:
+    for model in manifests:
         _print_model(out, model, report.fits)
-    if len(described) > 1:  # what they share
-        shared = sum(model.shared_constant_bytes for model in described)
-        constants = f", constants {total_constant_bytes(described):,} B"
+    if len(manifests) > 1:  # what they share
+        shared = sum(model.shared_constant_bytes for model in manifests)
+        constants = f", constants {total_constant_bytes(manifests):,} B"
         once = f"{constants}, of which {shared:,} B used by several models are stored once"
-        out.text(f"together   arena {total_arena_bytes(described):,} B{once if shared else ''}", "")
+        out.text(f"together   arena {total_arena_bytes(manifests):,} B{once if shared else ''}", "")
     rows = [
         [
             f"{fit.board} (emulator)" if fit.board in emulators else fit.board,
@@ -111,7 +111,7 @@ def check(
         if fit.fits and fit.needs:
             floats = [fit.software_float.line()] if fit.software_float else []
             longest = [_longest(record) for record in fit.longest if record.operator or record.unknown]
-            longest += [_wait(fit.longest)] if any(model.pauses for model in described) else []
+            longest += [_wait(fit.longest)] if any(model.pauses for model in manifests) else []
             clocked = [] if clock else _clock_of(boards.get(fit.board))
             shown = [*fit.lines(report.manifest), *floats, *longest, *clocked]
             out.text("", fit.board, *(f"  {line}" for line in shown))

@@ -40,13 +40,13 @@ def debug(
     debug_options = debugging.DebugOptions(operator, gdb, server, ex or (), batch or out.as_json)
     lines: list[str] = []
     if dry_run and debugging.is_cabled(job):
-        chosen, lines = debugging.planned(job, debug_options)
+        plan, lines = debugging.planned(job, debug_options)
     else:
         prepared, (sample, *_), _ = built_with_inputs(job, input)
-        chosen = debugging.plan(prepared, sample, debug_options, deployment)
-    stop, fault = chosen.stop.operator, chosen.stop.fault
-    out.note(*(fault.lines() if fault is not None else ()), f"stop at {chosen.stop.describe()}")
-    commands = [shlex.join(argv) for argv in (chosen.server, chosen.gdb) if argv]
+        plan = debugging.plan(prepared, sample, debug_options, deployment)
+    stop, fault = plan.stop.operator, plan.stop.fault
+    out.note(*(fault.lines() if fault is not None else ()), f"stop at {plan.stop.describe()}")
+    commands = [shlex.join(argv) for argv in (plan.server, plan.gdb) if argv]
     out.result(
         {
             "operator": {"index": stop.index, "name": stop.name, "function": stop.function},
@@ -59,6 +59,6 @@ def debug(
         return
     with tempfile.TemporaryDirectory(prefix="mtool-debug-") as folder:
         output = sys.stderr.fileno() if out.as_json else None
-        code = debugging.debug(chosen, prepared, sample, Path(folder), deployment, output=output)
+        code = debugging.debug(plan, prepared, sample, Path(folder), deployment, output=output)
     if code:
-        raise BuildError(f"{Path(chosen.gdb[0]).name} ended with exit code {code}")
+        raise BuildError(f"{Path(plan.gdb[0]).name} ended with exit code {code}")

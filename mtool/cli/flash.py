@@ -28,21 +28,21 @@ def flash(
     from mtool.commands import flashing
     from mtool.stages.job import Job
 
-    chosen = options[0]
+    first = options[0]
     if len(models) > 1:
         deployment = deployment.with_models(models, board=board, options=options)
-    job = Job(models[0], board, chosen, deployment)
-    if chosen.program is not None and not dry_run:
+    job = Job(models[0], board, first, deployment)
+    if first.program is not None and not dry_run:
         flashed = flashing.flash_program(job, runner)
         out.result({"board": board, "folder": str(flashed.prepared.folder), "port": flashed.port or None})
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return
     if dry_run:
-        lines = flashing.flash_plan(job, runner, kind="host_driven" if chosen.program is None else "standalone")
+        lines = flashing.flash_plan(job, runner, kind="host_driven" if first.program is None else "standalone")
         out.result({"commands": lines})
         out.text(*lines)
         return
-    ready = flashing.flash_model(job.path, board=board, runner=runner, options=chosen, deployment=deployment)
+    ready = flashing.flash_model(job.path, board=board, runner=runner, options=first, deployment=deployment)
     prepared, device = ready.prepared, ready.device
     smokes = [
         {"name": one.model, "smoke": {"time": one.time, "unit": one.unit, "compared_with": one.compared_with or None}}

@@ -50,8 +50,8 @@ def module(
     path, linked = model, tuple[str, ...]()
     renewal: ModuleUpdate | None = None
     if show:
-        described, data = modules.read_module(model)
-        trust = _trust(described, data, key)
+        contents, data = modules.read_module(model)
+        trust = _trust(contents, data, key)
     else:
         old = None if since is None else modules.read_module(since)
         before = None if old is None else old[0]
@@ -63,60 +63,60 @@ def module(
         result = make(
             model, options=options, key=key, counter=counter or 0, since=before, signer=signer, next_key=next_key
         )
-        described, data, linked = result.module, result.data, result.linked
-        path = output or Path(f"{described.name}.mtm")
+        contents, data, linked = result.module, result.data, result.linked
+        path = output or Path(f"{contents.name}.mtm")
         modules.write_module(result, path)
-        trust = "signed" if described.is_signed else "not signed"
-        renewal = None if old is None else modules.update_between(old, (described, data))
-    kernels = kernels_of(described.image) if described.kind == Kind.BYTECODE else ()
-    imports = [BY_HASH[number].name if number in BY_HASH else f"0x{number:08x}" for number in described.imports]
-    constants = len(described.image) - described.code_bytes
-    about = len(data) - HEAD_BYTES - len(described.image)
+        trust = "signed" if contents.is_signed else "not signed"
+        renewal = None if old is None else modules.update_between(old, (contents, data))
+    kernels = kernels_of(contents.image) if contents.kind == Kind.BYTECODE else ()
+    imports = [BY_HASH[number].name if number in BY_HASH else f"0x{number:08x}" for number in contents.imports]
+    constants = len(contents.image) - contents.code_bytes
+    about = len(data) - HEAD_BYTES - len(contents.image)
     out.result(
         {
             "file": str(path),
             "bytes": len(data),
-            "kind": described.kind.name.lower(),
-            "machine": format.describe(described.machine),
-            "name": described.name,
-            "model_hash": described.model_hash.hex(),
-            "counter": described.counter,
-            "code_bytes": described.code_bytes,
+            "kind": contents.kind.name.lower(),
+            "machine": format.describe(contents.machine),
+            "name": contents.name,
+            "model_hash": contents.model_hash.hex(),
+            "counter": contents.counter,
+            "code_bytes": contents.code_bytes,
             "constant_bytes": constants,
             "about_bytes": HEAD_BYTES + about,
-            "arena_bytes": described.arena_bytes,
-            "ram_bytes": described.ram_bytes(),
-            "stack_bytes": described.stack_bytes or None,
+            "arena_bytes": contents.arena_bytes,
+            "ram_bytes": contents.ram_bytes(),
+            "stack_bytes": contents.stack_bytes or None,
             "imports": imports,
             "kernels": list(kernels),
             "linked": list(linked),
-            "signed": described.is_signed,
-            "key_id": described.key_id.hex(),
-            **({"next_key_id": PublicKey(described.next_key).key_id.hex()} if described.next_key else {}),
-            "description": described.description.model_dump(mode="json"),
+            "signed": contents.is_signed,
+            "key_id": contents.key_id.hex(),
+            **({"next_key_id": PublicKey(contents.next_key).key_id.hex()} if contents.next_key else {}),
+            "description": contents.description.model_dump(mode="json"),
             **({"since": dataclasses.asdict(renewal)} if renewal is not None else {}),
         }
     )
     sizes = {
-        "code": described.code_bytes,
+        "code": contents.code_bytes,
         "constants": constants,
         "head, interface, names": HEAD_BYTES + about,
         "file": len(data),
-        "RAM: arena": described.arena_bytes,
-        "RAM: tables": described.ram_bytes() - described.arena_bytes,
-        "stack of its own code": described.stack_bytes or "not known",
+        "RAM: arena": contents.arena_bytes,
+        "RAM: tables": contents.ram_bytes() - contents.arena_bytes,
+        "stack of its own code": contents.stack_bytes or "not known",
     }
     rows = [[what, size if isinstance(size, str) else f"{size:,}"] for what, size in sizes.items()]
-    kind = _NATIVE if described.kind == Kind.NATIVE else "bytecode: calls of the firmware's kernels"
-    out.text(f"{path}: {described.name}, {kind}")
-    out.text(f"for {format.describe(described.machine)}; counter {described.counter}; {trust}")
-    if described.next_key:
-        out.text(f"its signer's key is replaced by that with the id {PublicKey(described.next_key).key_id.hex()}")
+    kind = _NATIVE if contents.kind == Kind.NATIVE else "bytecode: calls of the firmware's kernels"
+    out.text(f"{path}: {contents.name}, {kind}")
+    out.text(f"for {format.describe(contents.machine)}; counter {contents.counter}; {trust}")
+    if contents.next_key:
+        out.text(f"its signer's key is replaced by that with the id {PublicKey(contents.next_key).key_id.hex()}")
     out.text("", table(("", "bytes"), rows, right=(1,)), "")
-    for what, tensors in (("input", described.description.inputs), ("output", described.description.outputs)):
+    for what, tensors in (("input", contents.description.inputs), ("output", contents.description.outputs)):
         for tensor in tensors:
             out.text(f"{what} {tensor.name}: {tensor.dtype}[{','.join(map(str, tensor.shape))}]")
-    if described.kind == Kind.BYTECODE:
+    if contents.kind == Kind.BYTECODE:
         out.text(f"kernels that the firmware needs: {', '.join(kernels)}")
     else:
         out.text(f"imports of the firmware: {', '.join(imports) or 'none'}")

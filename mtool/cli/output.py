@@ -113,9 +113,9 @@ class Output:
             start = "error: " if index == 0 else ""
             self._say(f"{start}{line}", style="bold red" if index < title_lines else None)
         self._say(f"exit {error.exit_code}")
-        described = {"what": error.what, "details": list(error.details), "hint": error.hint}
+        fields = {"what": error.what, "details": list(error.details), "hint": error.hint}
         with contextlib.suppress(UsageError):  # of standard output
-            self.result({"error": {**described, "exit_code": error.exit_code}})
+            self.result({"error": {**fields, "exit_code": error.exit_code}})
 
     def trace(self) -> None:
         """Write the traceback of the current exception, with -vv."""

@@ -92,20 +92,20 @@ def show_template_options(out: Output, board: str, template: str) -> None:
     """
     from mtool import boards, project
 
-    chosen, values = project.choose(boards.get(board), template, {})
+    selected, values = project.choose(boards.get(board), template, {})
     rows = []
-    for name, option in sorted(chosen.options.items()):
+    for name, option in sorted(selected.options.items()):
         least = "" if option.minimum is None else f" of at least {option.minimum}"
         takes = ", ".join(option.choices) or {"int": f"a number{least}", "bool": "true, false"}.get(option.type, "text")
         rows.append([name, takes, str(values[name]), option.help])
     out.result(
         {
             "board": board,
-            "template": chosen.name,
-            "options": {name: option.model_dump(mode="json") for name, option in sorted(chosen.options.items())},
+            "template": selected.name,
+            "options": {name: option.model_dump(mode="json") for name, option in sorted(selected.options.items())},
         }
     )
-    out.text(f"options of the template {chosen.name}: --option NAME=VALUE")
+    out.text(f"options of the template {selected.name}: --option NAME=VALUE")
     out.text(table(("name", "value", "default", ""), rows, folds=True))
 
 

@@ -589,9 +589,9 @@ def worst_latency(prepared: BuiltProject, deployment: Deployment) -> Latency:
     urgent, *others = prepared.manifest.models
     with deployment.open(prepared) as device:
 
-        def times(described: Manifest) -> list[float]:
-            session, inputs = device[described.model], sampling.seeded(described.inputs, count=1, seed=0)[0]
-            return step_times(session.client, described, inputs, repeat=_REPEAT, work_s=session.work_s)
+        def times(manifest: Manifest) -> list[float]:
+            session, inputs = device[manifest.model], sampling.seeded(manifest.inputs, count=1, seed=0)[0]
+            return step_times(session.client, manifest, inputs, repeat=_REPEAT, work_s=session.work_s)
 
         stretches = {other.model: longest_stretch(times(other), other.pauses) for other in others}
         first, inputs = device[urgent.model], sampling.seeded(urgent.inputs, count=1, seed=0)[0]

@@ -287,8 +287,8 @@ def built_with_inputs(
         described = project_of(job)
         key = of_option(options.template_options)
         loaded = loaded_model(path, options.name, deployment, key)
-        chosen = loaded or chosen_model(path, options.name)
-        target, tensors, name = described.board, chosen.inputs, "" if loaded else chosen.model
+        entry = loaded or chosen_model(path, options.name)
+        target, tensors, name = described.board, entry.inputs, "" if loaded else entry.model
     else:
         job = replace(job, board=board or HOST)
         cached = None if deployment.models or job.on is not None else _load_cached(job)

@@ -104,16 +104,16 @@ def flash_model(
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     job = Job.of(path, board, options, deployment)
-    target, chosen = job.target, _runner_for(job, runner)
+    target, tool = job.target, _runner_for(job, runner)
     device, is_emulated = None, False
-    if chosen is not None:
-        is_emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
+    if tool is not None:
+        is_emulated = tool.name == "gdb" and not deployment.port and target.emulator is not None
         if not is_emulated:
             device = find_device(target, deployment)
-            chosen.probe_version()  # fails before all the work
+            tool.probe_version()  # fails before all the work
     model = job.compile(checks_device=False)
     prepared = build_model(model, deployment.folder, kinds=(HOST_DRIVEN,))
-    if chosen is None:
+    if tool is None:
         log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", target.name)
         with session.open(prepared.folder, timeout_s=_START_S) as opened:
             return FlashResult(prepared, None, "", 0.0, False, _smoke(opened, model, deployment))
@@ -125,12 +125,12 @@ def flash_model(
             firmware, channel = prepared.built.firmware[HOST_DRIVEN].absolute(), _channel(prepared.manifest)
             transport, port = open_halted(target.emulator, firmware, channel=channel)
             stack.callback(transport.close)
-            flashed = _flash(prepared, chosen, Attached(port, "", "", ""))
+            flashed = _flash(prepared, tool, Attached(port, "", "", ""))
             opened = Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware)
         else:
 
             def attempt() -> tuple[flash.Flashed, Device]:
-                done = _flash(prepared, chosen, device)
+                done = _flash(prepared, tool, device)
                 return done, session.open(prepared.folder, port=_port_of(target, device), timeout_s=_START_S)
 
             reconnection = Reconnection.of(target, deployment.power, port, probe)
@@ -138,7 +138,7 @@ def flash_model(
         stack.enter_context(opened)
         baud = target.usb.uart if target.usb and not is_emulated else None
         smokes = _smoke(opened, model, deployment, baud=baud)
-    return FlashResult(prepared, device, chosen.name, flashed.seconds, flashed.verified, smokes)
+    return FlashResult(prepared, device, tool.name, flashed.seconds, flashed.verified, smokes)
 
 
 def _runner_for(job: Job, name: str) -> Runner | None:
@@ -187,27 +187,27 @@ def flash_plan(job: Job, runner: str = "", *, kind: str = HOST_DRIVEN) -> list[s
 
     Lines that start with # are steps of mtool itself. A port that is not known yet is written as PORT.
     """
-    target, deployment, chosen = job.target, job.deployment, _runner_for(job, runner)
+    target, deployment, tool = job.target, job.deployment, _runner_for(job, runner)
     device = None
-    if chosen is not None:
+    if tool is not None:
         selector = ports.selector(deployment.port, deployment.probe)
-        device = None if chosen.name == "gdb" else ports.resolve(target, selector)
+        device = None if tool.name == "gdb" else ports.resolve(target, selector)
     model = job.compile(checks_device=False)
-    kind, tools = (HOST_DRIVEN, ()) if chosen is None else (kind, checkup.flash_tool(chosen.name, target))
-    lines, described = build_plan(model, deployment.folder, kinds=(kind,), tools=tools)
+    kind, tools = (HOST_DRIVEN, ()) if tool is None else (kind, checkup.flash_tool(tool.name, target))
+    lines, manifest = build_plan(model, deployment.folder, kinds=(kind,), tools=tools)
     smoke = f"# smoke: one inference, compared with {reference.name_of(model.path)}"
-    if chosen is None:
-        return [*lines, f"./{described.in_project.firmware[kind]}", smoke]
-    flashed = flash_job(deployment.folder or model.default_folder(), described.in_project, chosen, device, kind=kind)
-    if chosen.name == "gdb" and target.emulator is not None:
+    if tool is None:
+        return [*lines, f"./{manifest.in_project.firmware[kind]}", smoke]
+    flashed = flash_job(deployment.folder or model.default_folder(), manifest.in_project, tool, device, kind=kind)
+    if tool.name == "gdb" and target.emulator is not None:
         flashed = dataclasses.replace(flashed, port="127.0.0.1:PORT")
-        argv = halted_command(target.emulator, flashed.firmware, flashed.port, channel=_channel(described))
+        argv = halted_command(target.emulator, flashed.firmware, flashed.port, channel=_channel(manifest))
         lines.append(f"{shlex.join(argv)} &")
-    lines += flash.plan(chosen, flashed)
+    lines += flash.plan(tool, flashed)
     if kind != HOST_DRIVEN:
         return lines  # it runs by itself
     baud = f" at {target.usb.uart} baud" if target.usb else ""
-    return [*lines, f"# hello{baud}: expect {_hashes(described)}", smoke]
+    return [*lines, f"# hello{baud}: expect {_hashes(manifest)}", smoke]
 
 
 def template_of(board: Board, options: Options) -> str:
@@ -244,11 +244,11 @@ def _port_of(board: Board, device: Attached | None) -> str:
 
 
 def flash_job(
-    folder: Path, described: Project, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
+    folder: Path, project: Project, runner: Runner, device: Attached | None, *, kind: str = HOST_DRIVEN
 ) -> flash.Job:
     """Return a runner's job: write a firmware kind of a built project to a device."""
     port, probe = (device.port, device.probe) if device else ("", "")
-    return flash.job_of(folder.absolute(), described, runner, kind=kind, port=port, probe=probe)
+    return flash.job_of(folder.absolute(), project, runner, kind=kind, port=port, probe=probe)
 
 
 def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.Flashed:
@@ -260,8 +260,8 @@ def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> f
     return flashed
 
 
-def _channel(described: Manifest) -> Channel:
-    return "uart" if described.in_project.transport == "serial" else "semihosting"
+def _channel(manifest: Manifest) -> Channel:
+    return "uart" if manifest.in_project.transport == "serial" else "semihosting"
 
 
 def _smoke(
@@ -290,8 +290,8 @@ def _smoke_of(device: Device, model: CompiledModel) -> SmokeRun:
     return SmokeRun(device.manifest.model, timing.median, timing.unit, compared_with)
 
 
-def _hashes(described: Manifest) -> str:
-    build, model = described.in_project.build_hash[:_HASH_DIGITS], described.model_hash[:_HASH_DIGITS]
+def _hashes(manifest: Manifest) -> str:
+    build, model = manifest.in_project.build_hash[:_HASH_DIGITS], manifest.model_hash[:_HASH_DIGITS]
     return f"build {build} model {model}"
 
 
@@ -379,12 +379,12 @@ def flash_program(job: Job, runner: str = "") -> FlashedProgram:
         MtoolError: of the class for the stage that fails, see mtool.errors.
     """
     target, deployment = job.target, job.deployment
-    chosen = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
+    tool = runner_of(target, runner, template=template_of(target, job.options), deployment=deployment)
     device = find_device(target, deployment)
-    chosen.probe_version()
+    tool.probe_version()
     prepared = _prepare_program(job)
-    task = flash_job(prepared.folder, prepared.manifest.in_project, chosen, device, kind=STANDALONE)
+    task = flash_job(prepared.folder, prepared.manifest.in_project, tool, device, kind=STANDALONE)
     with locks.locked(*((device.probe, device.port) if device else ())):
-        done = flash.flash(chosen, task)
+        done = flash.flash(tool, task)
     log.info("  %-9s %4.1f s   %s", "flash", done.seconds, done.runner)
     return FlashedProgram(prepared, done.runner, device.port if device else "")

@@ -220,16 +220,16 @@ def make_module(
     _check(model.manifest.model, Kind.NATIVE, description_of(model.manifest), since)
     if since is not None:
         model = with_schedules_of(since, model, lambda turned: compile(path, board=target, options=turned))
-    described = model.manifest
-    call = FileTree({entry.FILE_NAME: entry.source(described).encode()})
+    manifest = model.manifest
+    call = FileTree({entry.FILE_NAME: entry.source(manifest).encode()})
     headers = filetree.from_folder(resources.path("crt") / "include")
     sources = FileTree({**call.files, **{name: headers[name] for name in project.runtime_headers([call], headers)}})
     level = "-O2"
     if chosen.template or target.templates:  # as in the board's project
         level = str(project.choose(target, chosen.template, chosen.of_template(target))[1].get("opt", level))
-    levels = levels_of(model.files, described.model)
+    levels = levels_of(model.files, manifest.model)
     image = module_image.link(model.sources().merged(sources), target, levels, level)
-    header = model.files.text(f"{described.model}.h")
+    header = model.files.text(f"{manifest.model}.h")
     arena_alignment = next(
         line.split()[-1] for line in header.splitlines() if "_ARENA_ALIGNMENT" in line and "#define" in line
     )
@@ -242,10 +242,10 @@ def make_module(
         code_bytes=image.code_bytes,
         entry=image.entry,
         imports=tuple(EXPORTS[name].hash for name in image.imports),
-        name=described.model,
-        model_hash=bytes.fromhex(described.model_hash),
-        description=description_of(described),
-        arena_bytes=described.arena_bytes,
+        name=manifest.model,
+        model_hash=bytes.fromhex(manifest.model_hash),
+        description=description_of(manifest),
+        arena_bytes=manifest.arena_bytes,
         arena_alignment=max(_ALIGNMENT, int(arena_alignment)),
         stack_bytes=image.stack_bytes,
         next_key=_next_key(sign, next_key),

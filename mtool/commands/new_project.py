@@ -216,9 +216,9 @@ def _check_folder(folder: Path, edits: Edits) -> Edits:
                 hint="to update its generated files: mtool update" if name == FILE_NAME else "give another folder",
             )
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    chosen: Edits = "keep" if there <= _MAY_BE_THERE else edits
-    filetree.check_folder(folder, edits=chosen)
-    return chosen
+    policy: Edits = "keep" if there <= _MAY_BE_THERE else edits
+    filetree.check_folder(folder, edits=policy)
+    return policy
 
 
 def _write(folder: Path, tree: FileTree, user_files: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:

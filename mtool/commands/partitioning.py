@@ -47,11 +47,11 @@ def partition(
         BoardError: the board is unknown.
         BackendError: a backend failed.
     """
-    chosen = options or Options()
-    if not chosen.backends:
+    options = options or Options()
+    if not options.backends:
         raise UsageError("no backend is given", hint="give one, for instance: --backend json")
     target, source = boards.get(board), Path(path)
-    divided, claims = division(source, target, chosen)
+    divided, claims = division(source, target, options)
     contents: dict[str, bytes] = {}
     for backend, region in divided.regions:
         try:
@@ -68,6 +68,6 @@ def partition(
         default = default_folder(source.stem, target)
         folder = default.with_name(f"{default.name}-regions")
     tree = FileTree(contents)
-    filetree.write(tree, folder, edits=chosen.edits)
+    filetree.write(tree, folder, edits=options.edits)
     regions = tuple((backend.name, region) for backend, region in divided.regions)
     return PartitionResult(folder, regions, claims, tree)

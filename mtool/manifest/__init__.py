@@ -627,16 +627,16 @@ def firmware_of(folder: Path, project: Project, kind: str) -> Path:
     return path
 
 
-def project_of(described: Manifest, folder: Path) -> Project:
+def project_of(manifest: Manifest, folder: Path) -> Project:
     """Return the project of a folder's manifest.
 
     Raises:
         UsageError: the manifest has none.
     """
-    if described.project is None:
+    if manifest.project is None:
         what = f"{folder} holds a compiled model, not a project"
         raise UsageError(what, details=[f"its {FILE_NAME} has no project"], hint="create one with: mtool build MODEL")
-    return described.project
+    return manifest.project
 
 
 def is_project(folder: Path) -> bool:

@@ -249,11 +249,11 @@ def delta_by_parts(old: bytes, new: bytes, cuts: Sequence[int]) -> tuple[bytes, 
     return delta, tuple(end - begin for begin, end in pairwise([0, *ends]))
 
 
-def _stream(old: bytes, new: bytes, chosen: list[Run], at: dict[int, int]) -> bytes:
+def _stream(old: bytes, new: bytes, copies: list[Run], at: dict[int, int]) -> bytes:
     """Return the encoded decisions; `at` receives the number of bytes written at each of its positions in `new`."""
     coder = RangeEncoder(_MODELS)
     start = shift = 0
-    for run in chosen:
+    for run in copies:
         coder.decide(int(run.shift is None), _IS_GIVEN)
         if run.shift is not None:
             jump, shift = run.shift - shift, run.shift

@@ -370,18 +370,18 @@ def run(
         for line in (_RULE, f"Median throughput is {throughput:>10.3f} inf./sec.", _RULE):
             say(line)
         return Outcome(identity, throughput, tuple(times), None, None, len(times), (*notes, *objections))
-    chosen = every[:most]
-    if not chosen or any(item.label is None for item in chosen):
+    selected = every[:most]
+    if not selected or any(item.label is None for item in selected):
         raise UsageError(
             "the samples have no classes", hint="give a folder with y_labels.csv, or an .npz with labels or y0"
         )
-    scores = _accuracy(device, chosen, say)
-    labels = np.array([item.label for item in chosen], np.int64)
+    scores = _accuracy(device, selected, say)
+    labels = np.array([item.label for item in selected], np.int64)
     right, area = accuracy(scores, labels), metrics.auc(scores, labels)
     say(f"Top 1% = {right:2.1f}")
     say(f"AUC = {area:.3f}" if area is not None else "AUC = not defined: a class has no sample")
-    objections = () if most is None or most >= len(every) else (f"{len(chosen)} of {len(every)} samples were run",)
-    return Outcome(identity, None, (), right, area, len(chosen), (*notes, *objections))
+    objections = () if most is None or most >= len(every) else (f"{len(selected)} of {len(every)} samples were run",)
+    return Outcome(identity, None, (), right, area, len(selected), (*notes, *objections))
 
 
 _THRESHOLD = 115  # of the activation, as in the reference firmware

@@ -53,11 +53,11 @@ def render(
             a feature that requires trust; or the port lacks random numbers, which a link key needs.
     """
     start = time.monotonic()
-    chosen, values = choose(board, template, options or {})
-    board = board.placed_by(chosen.name)
-    if chosen.builder == "arduino" and any(model.pools or model.constant_pools for model in manifest.models):
+    tmpl, values = choose(board, template, options or {})
+    board = board.placed_by(tmpl.name)
+    if tmpl.builder == "arduino" and any(model.pools or model.constant_pools for model in manifest.models):
         raise UsageError("--pool is not supported on Arduino: its cores use a single RAM", hint="leave out --pool")
-    folders = chosen.folders
+    folders = tmpl.folders
     key = link_key.of_option(options or {})
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     if key is not None:
@@ -66,11 +66,11 @@ def render(
         )
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
-    extra = _extra_files(chosen, values)
+    extra = _extra_files(tmpl, values)
     context = _context(manifest, board, values, model, crt)
     accepted = loaded_modules.read(values, board)
     channel = values.get(CHANNEL)
-    is_random = not chosen.folders.ports or channel == "semihosting" or "random" in board.ports
+    is_random = not tmpl.folders.ports or channel == "semihosting" or "random" in board.ports
     if key is not None and accepted is None and not is_random:
         raise UsageError(
             f"--link-key needs random numbers, which the port of {board.name} with {CHANNEL}={channel} lacks",
@@ -82,19 +82,17 @@ def render(
         context["sources"]["modules"] = [
             path for path in crt if path.endswith(".c") and path.startswith(loaded_modules.COMPILED)
         ]
-    context["protect"] = _protection(manifest, chosen, board, values)
+    context["protect"] = _protection(manifest, tmpl, board, values)
     context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     if program is not None:
         program.check(manifest.outputs[0])
     context["program"] = None if program is None else asdict(program)
     app = _app_files(program, folders)
     context["sources"]["model"] += [path for path in app if path.endswith(".c")]
-    context["firmware"] = {
-        kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
-    }
+    context["firmware"] = {kind: _render_line(path, tmpl, context, trust=trust) for kind, path in tmpl.firmware.items()}
     drivers = chip_drivers.of_board(board, folders.ports)
     context["ports"] = drivers.for_templates()
-    rendered = _render_folder(chosen, context, trust=trust)
+    rendered = _render_folder(tmpl, context, trust=trust)
     included = runtime_headers((rendered, model, crt, extra, app), headers)
     crt = crt.merged(drivers.files)
     tree = (
@@ -107,9 +105,9 @@ def render(
     )
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
-        template=chosen.name,
-        builder=chosen.builder,
-        transport=chosen.transport,
+        template=tmpl.name,
+        builder=tmpl.builder,
+        transport=tmpl.transport,
         board=in_project(board),
         build_hash=build_hash,
         options={name: _text(value) for name, value in values.items()},
@@ -121,7 +119,7 @@ def render(
     whole = manifest.model_copy(update={"project": project})
     header = {f"{folders.build_header}/{BUILD_HEADER}": build_header(build_hash)}
     complete = FileTree({**tree.files, **header, FILE_NAME: whole.to_json()})
-    log.info("project: %.2f s, %s on %s, %d files", time.monotonic() - start, chosen.name, board.name, len([*complete]))
+    log.info("project: %.2f s, %s on %s, %d files", time.monotonic() - start, tmpl.name, board.name, len([*complete]))
     return complete, whole
 
 
@@ -139,20 +137,20 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
     """
     if not (template or board.templates):
         raise UsageError(f"{board.name} has no template", hint="give your own: --template PATH")
-    chosen = load(template or next(iter(board.templates)))
-    if chosen.is_own and chosen.name not in board.templates:
-        what = f"{board.name} has no template {chosen.name}"
+    tmpl = load(template or next(iter(board.templates)))
+    if tmpl.is_own and tmpl.name not in board.templates:
+        what = f"{board.name} has no template {tmpl.name}"
         hint = "mtool's other templates do not support this board; give your own template by its folder"
         raise UsageError(what, details=[f"it has: {', '.join(board.templates) or 'none'}"], hint=hint)
-    if loaded_modules.MODULES in options and loaded_modules.MODULES not in chosen.options:
-        what = f"the template {chosen.name} does not support modules (--modules)"
+    if loaded_modules.MODULES in options and loaded_modules.MODULES not in tmpl.options:
+        what = f"the template {tmpl.name} does not support modules (--modules)"
         raise UsageError(what, hint="leave out --modules, or use --template baremetal if the board has it")
-    values = chosen.read_options(options, board)
-    if values.get(CHANNEL) == "uart" and chosen.folders.ports and "uart" not in board.ports:
+    values = tmpl.read_options(options, board)
+    if values.get(CHANNEL) == "uart" and tmpl.folders.ports and "uart" not in board.ports:
         what = f"{board.name} has no UART driver, which the option {CHANNEL}=uart needs"
         raise UsageError(what, hint="add it to the board's entry, below ports (docs/add-a-board.md)")
-    transport = chosen.transports.get(str(values.get(CHANNEL)), chosen.transport)
-    return chosen.model_copy(update={"transport": transport}), values
+    transport = tmpl.transports.get(str(values.get(CHANNEL)), tmpl.transport)
+    return tmpl.model_copy(update={"transport": transport}), values
 
 
 def check_protection(template: Template, board: Board) -> None:
@@ -219,14 +217,14 @@ def _context(
     """Return the variables of a template, which it uses as `cookiecutter`; docs/add-a-template.md lists them."""
     sources = [path for path in model if path.endswith((".c", ".S"))]
     needed = runtime_sources(model, crt)
-    described = [model.for_templates() for model in manifest.models]
+    models = [model.for_templates() for model in manifest.models]
     in_arena = {model.symbols.get("arena", "") for model in manifest.models}
     memories = {name for one in manifest.models for name in one.device_buffers} | {*bytes_in_memories(manifest.models)}
     return {
         "folder": "project",
         "model": manifest.firmware_name,
-        "manifest": described[0],
-        "models": described,
+        "manifest": models[0],
+        "models": models,
         "arenas": {name: count for name, count in arenas_of(manifest.models).items() if name in in_arena},
         "buffer_memories": sorted(memories),
         "constant_memories": sorted(

@@ -217,11 +217,11 @@ class Start:
                 hint="use the recipe with the model and the options that it was made for",
             )
         for number, (layer, pairs) in enumerate(self.inputs(model, [*layers.values()])):
-            chosen = bits.weights[layer.node.name]
-            if chosen == FLOAT:
+            layer_bits = bits.weights[layer.node.name]
+            if layer_bits == FLOAT:
                 rounding.keep_float(model, self.floats, layer)
             else:
-                rounding.put(model, layer, *rounding.fitted(layer, pairs, (chosen,)))
+                rounding.put(model, layer, *rounding.fitted(layer, pairs, (layer_bits,)))
             listener(number + 1, len(layers))
         return model
 

@@ -190,13 +190,13 @@ def _folders(path: Path) -> Mapping[int | None, Path]:
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels, changes: list[str]) -> list[Sample]:
     read_samples: list[Sample] = []
     files = sorted(path.iterdir())
-    chosen = [file for file in files if _is_sample(file)]
-    for file in chosen:
+    sample_files = [file for file in files if _is_sample(file)]
+    for file in sample_files:
         if file.suffix.lower() == ".npy":
             read_samples += sampling.inputs_of(file, tensors, quantizes=True)
         else:
             read_samples.append(_image(file, tensors, pixels, changes))
-    others = len(files) - len(chosen)
+    others = len(files) - len(sample_files)
     if others:
         log.info("left out %d files in %s: neither arrays nor images", others, path)
     return read_samples

@@ -66,23 +66,23 @@ class Labelled:
         checked.fields(self, {})
         dataset.check(self.data, self.labels)
 
-    def read(self, described: Manifest) -> Data:
+    def read(self, manifest: Manifest) -> Data:
         """Return the samples for a model; they have labels.
 
         Raises:
             UsageError: they don't suit the model or the metrics, or there are no labels.
         """
-        data = dataset.read(self.data, described.inputs, pixels=self.pixels, labels=self.labels)
+        data = dataset.read(self.data, manifest.inputs, pixels=self.pixels, labels=self.labels)
         if data.labels is None:
             raise UsageError(
                 f"{self.data} has no labels",
                 details=["expected an array `labels` with a class, or a row of numbers, for each sample"],
                 hint="add it: np.savez(..., labels=[3, 0, ...]); or give a file: --labels FILE",
             )
-        tensor = _scores(described, self.scoring.output)
+        tensor = _scores(manifest, self.scoring.output)
         output, doubts = output_of(tensor), data.doubts
         if more := doubts_of_labels(data.labels, output):
-            rebuilt = _rebuilt(described, tensor)
+            rebuilt = _rebuilt(manifest, tensor)
             note = f"all labels are 0 or 1, and {tensor.name} has an input's shape: the score is the mean square error"
             output, doubts = (_ERROR, (*doubts, note)) if rebuilt else (output, (*doubts, *more))
         _, labels = check(data.labels, len(data.samples), self.scoring, output)
@@ -230,7 +230,7 @@ def _logged(done: Evaluation, start: float) -> Evaluation:
     return done
 
 
-def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: Scoring) -> Figures:
+def judged(manifest: Manifest, outputs: Sequence[Sample], read: Data, scoring: Scoring) -> Figures:
     """Compute the metrics of a model's outputs for labelled samples; integers are dequantized first.
 
     If each sample has a label of 0 or 1 instead of a class, and the output is an input's reconstruction, its error is
@@ -241,9 +241,9 @@ def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: 
         ModelError: an output is not finite.
     """
     assert read.labels is not None
-    tensor = _scores(described, scoring.output)
+    tensor = _scores(manifest, scoring.output)
     rows = np.stack([sampling.real(np.asarray(output[tensor.name]), tensor).reshape(-1) for output in outputs])
-    rebuilt = _rebuilt(described, tensor) if read.labels.shape[1:] == (1,) else None
+    rebuilt = _rebuilt(manifest, tensor) if read.labels.shape[1:] == (1,) else None
     if rebuilt is None:
         return figures(rows, read.labels, scoring, output_of(tensor))
     inputs = [sampling.real(np.asarray(sample[rebuilt.name]), rebuilt).reshape(-1) for sample in read.samples]
@@ -254,26 +254,24 @@ def judged(described: Manifest, outputs: Sequence[Sample], read: Data, scoring: 
 _ERROR = Output("the mean square error", 1)
 
 
-def _rebuilt(described: Manifest, tensor: Tensor) -> Tensor | None:
+def _rebuilt(manifest: Manifest, tensor: Tensor) -> Tensor | None:
     """Return the input that an output of several values reconstructs: it has the same shape."""
-    same = (input for input in described.inputs if input.shape == tensor.shape)
+    same = (input for input in manifest.inputs if input.shape == tensor.shape)
     return next(same, None) if output_of(tensor).size > 1 else None
 
 
-def _scores(described: Manifest, name: str) -> Tensor:
+def _scores(manifest: Manifest, name: str) -> Tensor:
     """Return the output that has the scores or values.
 
     Raises:
         UsageError: there are several and none is named, or the size of its results varies.
     """
-    counts = {output.count for output in described.outputs}
-    outputs = [output for output in described.outputs if output.name not in counts and name in ("", output.name)]
+    counts = {output.count for output in manifest.outputs}
+    outputs = [output for output in manifest.outputs if output.name not in counts and name in ("", output.name)]
     if len(outputs) != 1:
         what = f"the model has no output {name!r}" if name else f"the model has {len(outputs)} outputs"
-        rows = [f"{output.name} {formatting.tensor(output)}" for output in described.outputs]
-        raise UsageError(
-            what, details=rows, hint=f"name the one with the scores: --scores {described.outputs[-1].name}"
-        )
+        rows = [f"{output.name} {formatting.tensor(output)}" for output in manifest.outputs]
+        raise UsageError(what, details=rows, hint=f"name the one with the scores: --scores {manifest.outputs[-1].name}")
     if outputs[0].count is not None or outputs[0].dims is not None:
         raise UsageError(
             f"the size of {outputs[0].name} varies, and labels need the same number of scores for each sample",

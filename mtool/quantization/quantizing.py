@@ -394,7 +394,7 @@ class Footprint:
 
 def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
     """Build a compiled model's standalone firmware in a temporary folder, and measure it."""
-    described, board = model.manifest, model.board
+    manifest, board = model.manifest, model.board
     fits = fit_of(model).fits if board.memories else None
     code: int | None = None
     note = ""
@@ -407,8 +407,8 @@ def footprint_of(model: CompiledModel, weight_bytes: int) -> Footprint:
             fits, note = False, "; ".join(too_large.details)
         except (BuildError, UsageError) as failed:
             note = f"not built: {failed.what}"
-    size, constants, arena = model.path.stat().st_size, described.constant_bytes, described.arena_bytes
-    return Footprint(size, described.macs, weight_bytes, constants, arena, code, fits, note)
+    size, constants, arena = model.path.stat().st_size, manifest.constant_bytes, manifest.arena_bytes
+    return Footprint(size, manifest.macs, weight_bytes, constants, arena, code, fits, note)
 
 
 def side_by_side(before: Footprint, after: Footprint, *, is_board: bool = True) -> list[list[str]]:
@@ -542,7 +542,7 @@ def quantize(
         ModelError: the model can't be compiled or quantized.
         BuildError: onnxruntime is not installed.
     """
-    source, chosen = Path(path), options or Options()
+    source, options = Path(path), options or Options()
     how, limits, old_recipe = _requested(scheme or Scheme(), budget, recipe)
     writes_recipe = how.weights == "auto" and old_recipe is None
     kind = how.weights if how.weights != "int8" else "int16" if how.activations == "int16" else "int8"
@@ -561,10 +561,10 @@ def quantize(
         dataset.labels_of(Path(labels))
 
     # The model and the data.
-    model = _translated(source, chosen) if is_tflite(source) else read_bound(source, chosen)
-    weight_bytes = _weights_of_tflite(source, chosen) if is_tflite(source) else _bytes_of_weights(model)
+    model = _translated(source, options) if is_tflite(source) else read_bound(source, options)
+    weight_bytes = _weights_of_tflite(source, options) if is_tflite(source) else _bytes_of_weights(model)
     model = _float_model(model, source)
-    compiled = compile(source, board=target_board, options=chosen)
+    compiled = compile(source, board=target_board, options=options)
     inputs = whole_windows(compiled.manifest.inputs)
     calibrating = _data(data, inputs, pixels, labels if evaluate is None else None)
     comparing = calibrating if evaluate is None else _data(evaluate, inputs, pixels, labels)
@@ -575,7 +575,7 @@ def quantize(
         judged = output_of(outputs[0])
         comparing = replace(comparing, labels=check(comparing.labels, len(comparing.samples), Scoring(), judged)[1])
         doubts += doubts_of_labels(comparing.labels, judged)
-    inside = replace(chosen, dims={}, constants={})  # the quantized model has their values
+    inside = replace(options, dims={}, constants={})  # the quantized model has their values
 
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name, _without_golden():
         # All weights of 8 bits.

@@ -401,14 +401,14 @@ class Walk:
 
     def _part(self, tensor: str, stops: AbstractSet[str]) -> tuple[list[onnx.NodeProto], list[str]]:
         """Return the nodes that compute a tensor from others, and those."""
-        waiting, first, chosen = {tensor}, list[str](), []
+        waiting, first, nodes = {tensor}, list[str](), []
         for node in reversed(self.model.graph.node):
             first += waiting & stops
             waiting -= {*stops}
             if waiting & {*node.output}:
-                chosen.append(node)
+                nodes.append(node)
                 waiting |= _reads([node])
-        return chosen[::-1], [*dict.fromkeys([*first, *(waiting & stops)])]
+        return nodes[::-1], [*dict.fromkeys([*first, *(waiting & stops)])]
 
     def at(self, tensor: str) -> list[Array]:
         """Return a tensor's values for all samples."""

@@ -231,8 +231,8 @@ def build_project(
         log.info("  %-9s %4.1f s   %s", "build", time.monotonic() - start, note)
     described = built.manifest
     if model:
-        chosen = manifest.named(described.models, model)
-        described = chosen.model_copy(update={"project": described.project, "firmware": described.firmware})
+        entry = manifest.named(described.models, model)
+        described = entry.model_copy(update={"project": described.project, "firmware": described.firmware})
     return BuiltProject(built.folder, board, described, built)
 
 

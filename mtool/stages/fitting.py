@@ -179,22 +179,22 @@ def check(
     if folder is not None and not folder.is_dir():
         problem = "is a file, not a folder" if folder.exists() else "does not exist"
         raise UsageError(f"{folder} {problem}", hint="give the folder of a built project, or leave out --output-dir")
-    source, chosen = Path(path), options or Options()
+    source, options = Path(path), options or Options()
     targets = list(registry.load_all().values()) if boards is None else list(boards)
     if not targets:
         raise UsageError("boards is empty", hint="name a board, or leave boards out for all of them")
     for board in targets:
-        check_options(board, chosen)
+        check_options(board, options)
     manifests, fits = [], []
     load = functools.cache(project.load)  # many boards share a template
-    for board, emitted in compile_for(source, targets, chosen):
+    for board, emitted in compile_for(source, targets, options):
         manifest = emitted.manifest
         manifests.append(manifest)
         if is_project(folder or default_folder(manifest.model, board)):
-            files = emitted.files(weights_of(board, chosen))
-            fit = fit_of(CompiledModel(source, board, chosen, files, manifest), folder=folder)
+            files = emitted.files(weights_of(board, options))
+            fit = fit_of(CompiledModel(source, board, options, files, manifest), folder=folder)
         else:  # the files are generated only if they are needed
-            fit = _estimated(board, chosen, manifest, functools.partial(getattr, emitted, "code"), load)
+            fit = _estimated(board, options, manifest, functools.partial(getattr, emitted, "code"), load)
         fit = replace(fit, constant_bytes=manifest.constant_bytes, arena_bytes=manifest.arena_bytes)
         fits.append(_timed(fit, board, [emitted], [manifest], hz))
     if len(targets) < len(registry.load_all()):  # else the first board's constants say little of the others'
@@ -246,7 +246,7 @@ def _timed(fit: Fit, board: Board, models: Sequence[Emitted], manifests: Sequenc
             device_milliseconds=sum(time.device_milliseconds for time in times),
         )
     rows = zip(models, estimates, manifests, strict=True)
-    longest = tuple(longest_operator(emitted, time, described.pauses) for emitted, time, described in rows)
+    longest = tuple(longest_operator(emitted, time, manifest.pauses) for emitted, time, manifest in rows)
     floats = next(filter(None, (software_float(manifest, board) for manifest in manifests)), None)
     shares = tuple(cost / (model.cost or 1) for model in models for cost in model.costs) if len(models) == 1 else ()
     return replace(fit, time=whole, longest=longest, shares=shares, software_float=floats)

@@ -62,19 +62,19 @@ def tensor(described: "Tensor") -> str:
     return f"{described.dtype}[{','.join(map(str, described.dims or described.shape))}]"
 
 
-def arena(described: "Manifest") -> str:
+def arena(manifest: "Manifest") -> str:
     """Format the size of an arena and its parts in each memory pool, and the constants in pools and in RAM."""
     pools = [
         f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B"
         + f", of which {pool.constant_bytes:,} B of constants" * bool(pool.constant_bytes)
-        for pool in described.pools
+        for pool in manifest.pools
     ]
     where = f" in {', '.join(pools)}" if pools else ""
     of_constants = ", ".join(
         f"{pool.name} {pool.bytes:,} of {pool.limit_bytes:,} B ({plural.count(len(pool.constants), 'array')})"
-        for pool in described.constant_pools
+        for pool in manifest.constant_pools
     )
     constants = f", constants in {of_constants}" if of_constants else ""
-    in_ram = described.constant_bytes_in_ram
+    in_ram = manifest.constant_bytes_in_ram
     constants += f", {in_ram:,} B of weights in RAM besides" if in_ram else ""
-    return f"arena {described.arena_bytes:,} B{where} (bound {described.arena_bound_bytes:,} B){constants}"
+    return f"arena {manifest.arena_bytes:,} B{where} (bound {manifest.arena_bound_bytes:,} B){constants}"

@@ -386,16 +386,16 @@ def parse(**values: Any) -> Options:
         UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is malformed, or the
             conventions can't be combined.
     """
-    chosen = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
-    names, arena, key = chosen.pop("name"), chosen["arena"], chosen.pop("module_key")
-    force, keep = chosen.pop("force"), chosen.pop("keep")
+    texts = {**{name: value for name, value in DEFAULTS.items() if name not in OF_DEPLOYMENT}, **values}
+    names, arena, key = texts.pop("name"), texts["arena"], texts.pop("module_key")
+    force, keep = texts.pop("force"), texts.pop("keep")
     if force and keep:
         raise UsageError("--force and --keep can't be combined")
     if names and len(names) > 1:
         raise UsageError(f"--name is set {len(names)} times for one model", hint="give it once for each model")
     if names and model_name(names[0]) != names[0]:
         raise UsageError(f"--name {names[0]}: not a valid C name", hint=f"for instance: --name {model_name(names[0])}")
-    section, stream = chosen["arena_section"], chosen["stream"]
+    section, stream = texts["arena_section"], texts["stream"]
     if fault := section_fault(section):
         raise UsageError(f"--arena-section {section!r}: {fault}", hint="for instance: --arena-section .bss.dtcm")
     if section and arena == "caller":
@@ -403,16 +403,16 @@ def parse(**values: Any) -> Options:
             "--arena-section and --arena caller can't be combined: there, the caller places the arena",
             hint="leave out one of them",
         )
-    interface: InterfaceApi | None = chosen.pop("interface_api")
-    operators, executor = chosen.pop("operators_api"), chosen.pop("executor")
+    interface: InterfaceApi | None = texts.pop("interface_api")
+    operators, executor = texts.pop("operators_api"), texts.pop("executor")
     if stream and interface not in (None, "feed"):
         raise UsageError(
             f"--stream {stream} needs <model>_feed, which --interface-api {interface} does not have",
             hint="leave out --interface-api",
         )
-    first = _first_values(chosen["state"])
-    modules = module_options(chosen.pop("modules"), key, unsigned=chosen.pop("unsigned_modules"))
-    fields = {OPTIONS[name].python_name: value for name, value in chosen.items()}
+    first = _first_values(texts["state"])
+    modules = module_options(texts.pop("modules"), key, unsigned=texts.pop("unsigned_modules"))
+    fields = {OPTIONS[name].python_name: value for name, value in texts.items()}
     fields |= {name: READERS[name](value) for name, value in fields.items() if name in READERS}
     fields["template_options"] |= modules
     return Options(

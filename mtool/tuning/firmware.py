@@ -253,9 +253,9 @@ class OpenedBoard:
             BuildError: a tool is missing.
         """
         self.close()
-        described, cpu = self.prepared.manifest, self.prepared.board.cpu
-        (sample,) = sampling.seeded(described.inputs, count=1, seed=0)
-        functions = {operator.name: operator.function for operator in described.operators}
+        manifest, cpu = self.prepared.manifest, self.prepared.board.cpu
+        (sample,) = sampling.seeded(manifest.inputs, count=1, seed=0)
+        functions = {operator.name: operator.function for operator in manifest.operators}
         parts = cycles.estimate(self.prepared.folder, sample).operators
         estimated = {part.name: float(part.cycles[cpu]) for part in parts}
         users = Counter(functions.values())

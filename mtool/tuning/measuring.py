@@ -111,12 +111,10 @@ class BoardMeter:
         self._device = open_device()
         self.unit: Unit = "instructions" if self._device.unit == "instructions" else "ns"
         self.granularity = float(max(self._device.info().timer_granularity_ns, 1))
-        described = self._device.manifest
-        self._numbers = {operator.name: operator.index for operator in described.operators}
-        self._work_s = {op.name: op.macs * _CYCLES_PER_MAC / _SLOWEST_HZ for op in described.operators}
-        self._counts = {
-            operand.value: operand.offset for operator in described.operators for operand in operator.writes
-        }
+        manifest = self._device.manifest
+        self._numbers = {operator.name: operator.index for operator in manifest.operators}
+        self._work_s = {op.name: op.macs * _CYCLES_PER_MAC / _SLOWEST_HZ for op in manifest.operators}
+        self._counts = {operand.value: operand.offset for operator in manifest.operators for operand in operator.writes}
         self._limit_s = _LEAST_LIMIT_S
 
     def begin(self, names: Operators) -> None:

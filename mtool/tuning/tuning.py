@@ -139,7 +139,7 @@ def tune(
         UsageError: the board does not support the objective, or the log can't be written or is malformed.
         MtoolError: of the failed stage's class, see mtool.errors.
     """
-    source, chosen = Path(path), options or Options()
+    source, options = Path(path), options or Options()
     if farm is not None and isinstance(board, str):
         from mtool.tuning.farm.search import board_of
 
@@ -148,27 +148,27 @@ def tune(
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
     if farm is None:
-        deployment.check_device(target_board, chosen)
+        deployment.check_device(target_board, options)
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is not a regular file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
-    check_options(target_board, chosen, deployment.folder)
+    check_options(target_board, options, deployment.folder)
     with locks.file(output):  # until this function ends
         earlier = tuning_log.read([output]) if output.exists() else Log()
-    open_sizes = frontend.run_time_sizes(source, chosen)
+    open_sizes = frontend.run_time_sizes(source, options)
     if open_sizes:
         raise UsageError(
             f"{source.name} has run-time sizes, on which times depend: {', '.join(open_sizes)}",
             hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
         )
-    target, setup = target_and_setup(target_board, chosen.template, chosen.of_template(target_board))
+    target, setup = target_and_setup(target_board, options.template, options.of_template(target_board))
     setup = setup.model_copy(update={"unit": unit})
-    if chosen.schedules:  # impossible ones are refused now, not after the search
-        plan_model(source, target_board, replace(chosen, partial="never"))
-    plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
+    if options.schedules:  # impossible ones are refused now, not after the search
+        plan_model(source, target_board, replace(options, partial="never"))
+    plan, names = plan_model(source, target_board, replace(options, partial="never", schedules={}))
     tasks = tasks_of(plan, names)
-    given_choices = _user_choices(tasks, chosen.schedules)
-    to_tune = (task for task in tasks if not {*task.nodes} <= {*chosen.schedules})
+    given_choices = _user_choices(tasks, options.schedules)
+    to_tune = (task for task in tasks if not {*task.nodes} <= {*options.schedules})
     spaces = [space_of(task, target_of(target_board)) for task in to_tune]
     model = shipped(target_board.cpu) if unit != "instructions" else None
     spaces = [with_prior(space, model) for space in spaces] if model is not None else spaces
@@ -176,15 +176,15 @@ def tune(
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds, progress.trials = minutes * 60, trials
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
-    site = TrialSite(target_board, _of_project(chosen, target_board), folder, deployment)
+    site = TrialSite(target_board, _of_project(options, target_board), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
-    planned = planned_project(target_board, chosen.template, chosen.of_template(target_board))
+    planned = planned_project(target_board, options.template, options.of_template(target_board))
     room = TrialLimits.of(target_board, most, planned.options)
     goal = Goal(trials, minutes * 60, others, ram_bytes(target_board), repeats)
     search = (progress, site, room, target, setup, output, earlier, goal)
 
     def measure(run: Runs) -> Whole:
-        return best_whole(source, chosen, site, progress, unit, run, pareto=pareto)
+        return best_whole(source, options, site, progress, unit, run, pareto=pareto)
 
     if farm is not None:
         from mtool.tuning.farm.search import tune_on

@@ -257,10 +257,10 @@ class _Trier:
             MtoolError: it can't be built or run, or its outputs differ.
         """
         compiled = self._compiled(plan)
-        described = compiled.manifest
-        self.model_hash = described.model_hash
-        if default is not None and is_short(self.place.board, described.bytes_of_arena):
-            raise MtoolError(f"its arena of {described.arena_bytes:,} B does not fit the board's memory")
+        manifest = compiled.manifest
+        self.model_hash = manifest.model_hash
+        if default is not None and is_short(self.place.board, manifest.bytes_of_arena):
+            raise MtoolError(f"its arena of {manifest.arena_bytes:,} B does not fit the board's memory")
         prepared = build_model(compiled, self.place.folder.with_name(f"{self.place.folder.name}-whole"))
         run = self.run(prepared, self.unit)
         if self._expected is None:
@@ -269,7 +269,7 @@ class _Trier:
             raise MtoolError("its outputs differ from the default plan's")
         size = measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
         flash_bytes = size.flash_code_bytes + size.flash_const_bytes
-        return Measured(plan.choices, run.times, described.arena_bytes, flash_bytes, plan.partial, plan.order)
+        return Measured(plan.choices, run.times, manifest.arena_bytes, flash_bytes, plan.partial, plan.order)
 
     def is_of_another_order(self, plan: PlanChoice) -> bool:
         """Return whether a plan's operators run in another order than with the order "auto"."""
@@ -284,8 +284,8 @@ class _Trier:
             node: parse(plan.choices[row.space.task.record.key]) for row in self.rows for node in row.space.task.nodes
         }
         board, weights = self.place.board, weights_of(self.place.board, self.options)
-        chosen = {**schedules, **self.options.schedules}
-        options = replace(self.options, schedules=chosen, weights=weights, partial=plan.partial, order=plan.order)
+        merged = {**schedules, **self.options.schedules}
+        options = replace(self.options, schedules=merged, weights=weights, partial=plan.partial, order=plan.order)
         compiled = compile_model(self.model, board, options)  # its warnings are for the user's own build
         return CompiledModel(self.model, board, options, compiled.files, compiled.manifest)
 

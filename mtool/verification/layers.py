@@ -628,11 +628,11 @@ def _expected(operand: Operand, tensors: Sample) -> Array | None:
     return array.reshape(operand.shape) if str(array.dtype) == operand.dtype else None
 
 
-def _last_write(described: Manifest, index: int) -> Operand | None:
+def _last_write(manifest: Manifest, index: int) -> Operand | None:
     """Return the operand that is written last at the place of a model output."""
-    output = described.outputs[index]
+    output = manifest.outputs[index]
     last = None
-    for operand in (operand for operator in described.operators for operand in operator.writes):
+    for operand in (operand for operator in manifest.operators for operand in operator.writes):
         if output.arena_offset is None:
             hit = operand.memory == "outputs" and operand.index == index
         else:

@@ -123,24 +123,24 @@ def computed_by(
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or crashes.
     """
-    chosen = options or Options()
-    samples = whole_windows(samples, chosen)
+    options = options or Options()
+    samples = whole_windows(samples, options)
     try:
         if is_tflite(model):
-            exact = chosen.rounding == "tflite" or is_hybrid(model, chosen)
-            outputs = _litert(model, samples, chosen, exact=exact)
+            exact = options.rounding == "tflite" or is_hybrid(model, options)
+            outputs = _litert(model, samples, options, exact=exact)
             return name_of_kernels(model) if exact else _DEFAULT, outputs
-        begun = {"states": states_of(model, chosen), "initial": _initial_states(model, chosen)}
-        fed = {"constants": chosen.constants, "optimised": optimised}
+        begun = {"states": states_of(model, options), "initial": _initial_states(model, options)}
+        fed = {"constants": options.constants, "optimised": optimised}
         return _by_onnxruntime(model, runnable(model), samples, **begun, **fed)
     except process.DiedError as died:
         if not is_tflite(model):
             raise
-        return _after_a_crash(model, samples, chosen, died)
+        return _after_a_crash(model, samples, options, died)
     except ModelError as refused:
         if not any(words in detail for detail in refused.details for words in _LACKING):
             raise
-        evaluated = _evaluated(model, samples, chosen)
+        evaluated = _evaluated(model, samples, options)
         if evaluated is None:
             raise
         return f"{evaluator.NAME} ({name_of(model)} lacks an operator)", evaluated
@@ -386,14 +386,14 @@ def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any)
     return _run(litert, path, litert_can_read(path), samples, **begun, **how)
 
 
-def states_of(path: Path, chosen: Options) -> Pairs:
+def states_of(path: Path, options: Options) -> Pairs:
     """Return an ONNX model's states: those in its metadata, and the user's."""
-    return (*own_states(reread(path)), *chosen.states)
+    return (*own_states(reread(path)), *options.states)
 
 
-def _initial_states(path: Path, chosen: Options) -> Sample:
+def _initial_states(path: Path, options: Options) -> Sample:
     """Return the initial values of an ONNX model's states: the user's, their initialisers, or zeros."""
-    states = states_of(path, chosen)
+    states = states_of(path, options)
     if not states:
         return {}
     graph = reread(path).graph
@@ -405,17 +405,17 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
         if put.name in inputs:
             kind = put.type.tensor_type
             sizes = [
-                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{number}"]
+                dim.dim_value if dim.HasField("dim_value") else options.dims[dim.dim_param or f"{put.name}_{number}"]
                 for number, dim in enumerate(kind.shape.dim)
             ]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
             values[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
-    return _initial(values, chosen)
+    return _initial(values, options)
 
 
-def _initial(first: Sample, chosen: Options) -> Sample:
+def _initial(first: Sample, options: Options) -> Sample:
     """Return initial values: the user's, else the model's."""
-    feeds = {name: value for name, value in chosen.state_values.items() if name in first}
+    feeds = {name: value for name, value in options.state_values.items() if name in first}
     return first | {
         name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in feeds.items()
     }

@@ -192,13 +192,13 @@ def judge(
     is_lsb_given = tolerance is not None and (tolerance.lsb > own_lsb or (tolerance.lsb > 0 and not tolerance.ties))
     if is_lsb_given and not any(map(has_steps, tensors.outputs)):
         log.warning("--lsb applies to integers of 8 bits or with a scale, and no output is one; use --atol and --rtol")
-    chosen = model.options
+    options = model.options
     name = golden.name if golden is not None else against or reference.name_of(model.path)
     # outputs with run-time sizes, before they are padded to the same shape
     check_shapes((tensor for tensor in tensors.outputs if tensor.dims is not None), expected, actual, name)
     expected = [sampling.padded(tensors.outputs, sample) for sample in expected]
     actual = [sampling.masked(tensors.outputs, sample) for sample in actual]
-    allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
+    allowed = tolerance or default_tolerance(model.path, options.rounding, options.backend_steps)
     if golden is None and allowed.ties and is_tflite(model.path) and not reference.is_exact(name):
         allowed = replace(allowed, lsb=max(allowed.lsb, 1))
     allowed = of_float16(allowed, tensors)

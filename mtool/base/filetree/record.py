@@ -34,11 +34,11 @@ class Record:
 
     def to_json(self) -> bytes:
         """Return the record as the bytes of its file; deterministic."""
-        described = {"schema_version": _SCHEMA, "files": dict(sorted(self.files.items()))}
+        document = {"schema_version": _SCHEMA, "files": dict(sorted(self.files.items()))}
         for name, more in (("writing", self.writing), ("left", self.left)):
             if more:
-                described[name] = dict(sorted(more.items()))
-        return (json.dumps(described, indent=1) + "\n").encode()
+                document[name] = dict(sorted(more.items()))
+        return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def load(folder: Path) -> Record | None:

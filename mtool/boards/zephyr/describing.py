@@ -48,12 +48,12 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
         raise unknown_board(name, tree, board_roots)
     architecture = zephyr.architecture(of_board, name)
     compiler = _COMPILERS.get(architecture, "")
-    chosen = zephyr.variant_of(compiler)
-    if not chosen and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not zephyr.has_sdk():
+    variant = zephyr.variant_of(compiler)
+    if not variant and not compiler and "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ and not zephyr.has_sdk():
         what = f"no compiler for {name}"
         details = [f"its architecture is {architecture or 'not given in its files'}"]
         raise BuildError(what, details=details, hint="install Zephyr's SDK: west sdk install")
-    env = {**os.environ, "ZEPHYR_BASE": str(tree), **chosen}
+    env = {**os.environ, "ZEPHYR_BASE": str(tree), **variant}
     variables = [f"{key}={env.get(key, '')}" for key in _VARIABLES]
     key = [__version__, str(_FORMAT), str(tree), zephyr.version(tree), name, *variables, str(sorted(roots.items()))]
     place = _place(key)

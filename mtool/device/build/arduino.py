@@ -186,13 +186,13 @@ def tool_of(project: Project) -> str:
         UsageError: the board can't be built with the chosen tool.
     """
     possible = _possible(project)
-    chosen = project.options.get("builder", "auto")
-    if chosen != "auto":
-        if chosen not in possible:
+    tool = project.options.get("builder", "auto")
+    if tool != "auto":
+        if tool not in possible:
             raise UsageError(
-                f"{project.board.name} can't be built with {chosen}", details=[f"use one of: {', '.join(possible)}"]
+                f"{project.board.name} can't be built with {tool}", details=[f"use one of: {', '.join(possible)}"]
             )
-        return chosen
+        return tool
     return next((name for name in possible if shutil.which(TOOLS[name].program)), possible[0])
 
 

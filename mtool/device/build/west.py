@@ -124,13 +124,13 @@ def compiler(folder: Path, project: Project) -> Found:
     """
     env = environment(folder, project)
     version = zephyr.version(Path(env["ZEPHYR_BASE"]))
-    chosen = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "the Zephyr SDK")
+    variant = env.get("ZEPHYR_TOOLCHAIN_VARIANT", "the Zephyr SDK")
     program: tuple[str, ...] = ()
-    if chosen == zephyr.VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
+    if variant == zephyr.VARIANTS.get(project.board.toolchain, ("", "", ""))[0]:
         required = toolchains.require(project.board.toolchain)
-        chosen, program = f"{required.toolchain.name} {required.version}", required.files
+        variant, program = f"{required.toolchain.name} {required.version}", required.files
     further = "".join(f", {name} {';'.join(map(str, paths))}" for name, paths in zephyr.roots().items())
-    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {chosen}{further}", (), program)
+    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {variant}{further}", (), program)
 
 
 def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> bool:

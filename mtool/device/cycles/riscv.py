@@ -13,10 +13,10 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
     """Return an instruction of 2 or 4 bytes from the disassembler's text: "lw" and "a5,12(a4)"."""
     mnemonic = written.removeprefix("c.")
     group = group_of("riscv").get(mnemonic, "")
-    described = groups().get(group)
-    is_store = described is not None and described.kind == "store"
+    entry = groups().get(group)
+    is_store = entry is not None and entry.kind == "store"
     parts = operands.split(",") if operands else []
-    results = described.results if described else 1
+    results = entry.results if entry else 1
     writes = _registers(parts[:1]) if results and mnemonic not in ("jr", "ret") else _NONE
     if mnemonic in ("jal", "jalr", "j", "tail", "call"):
         writes = frozenset({"ra"}) if mnemonic in ("jal", "jalr", "call") else _NONE

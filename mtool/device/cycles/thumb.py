@@ -19,8 +19,8 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
     group = _group(mnemonic, written, operands)
     if group == "float_move" and len(parts) >= 3:
         group = "float_move_pair"
-    described = groups().get(group)
-    results = described.results if described else 1
+    entry = groups().get(group)
+    results = entry.results if entry else 1
     if group == "float_move_pair":
         results = 1 if parts[0].startswith("d") else 2
     is_memory = [part.startswith("[") for part in parts]
@@ -40,9 +40,9 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
     early = _set([base]) if base else _set(parts[shifted - 1 : shifted])
     reads = _set([part for index, part in enumerate(parts) if index not in results_at and part != base]) - early
     late: frozenset[str] = frozenset()
-    if described and described.kind == "store":
+    if entry and entry.kind == "store":
         late, reads = reads, frozenset()
-    elif described and described.accumulates:
+    elif entry and entry.accumulates:
         late = writes
     elif group == "multiply_accumulate" and len(parts) == 4:
         late = _set(parts[3:])

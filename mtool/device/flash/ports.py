@@ -162,11 +162,11 @@ def resolve(board: Board, selector: DeviceSelector, devices: Sequence[Attached] 
     candidates = matching(board, present)
     if selector.probe:
         # A separate probe (a J-Link on a board without one) has another VID:PID than the board.
-        chosen = [device for device in present if device.probe.upper().startswith(selector.probe.upper())]
-        if not chosen:
+        selected = [device for device in present if device.probe.upper().startswith(selector.probe.upper())]
+        if not selected:
             origin, hint = f"requested by {selector.origin}", "choose one of these with --probe (a prefix is enough)"
             raise _missing(f"no probe {selector.probe}", origin, present, hint)
-        candidates = [device for device in chosen if device in candidates] or chosen
+        candidates = [device for device in selected if device in candidates] or selected
     if len(candidates) > 1:
         raise _ambiguous(board, candidates)
     return candidates[0] if candidates else None

@@ -79,22 +79,22 @@ def interfaces(client: Client) -> Mapping[int, Interface]:
 
 def manifest_of(module: Interface, project: Project) -> Manifest:
     """Return the manifest of the module's model, as far as it is known without its file."""
-    described = module.description
+    description = module.description
     operators = tuple(
         Operator(
             index=index, name=operator.name, label=operator.label, schedule=operator.schedule, macs=operator.macs,
             function="", origins=(), shape="",
         )
-        for index, operator in enumerate(described.operators)
+        for index, operator in enumerate(description.operators)
     )  # fmt: skip
     return Manifest(
         mtool_version=__version__,
         model=module.name,
-        model_file=described.model_file,
+        model_file=description.model_file,
         model_hash=module.model_hash,
         io="arena",
-        inputs=described.inputs,
-        outputs=described.outputs,
+        inputs=description.inputs,
+        outputs=description.outputs,
         macs=sum(operator.macs for operator in operators),
         parameters=0,
         arena_bytes=module.arena_bytes,
@@ -103,7 +103,7 @@ def manifest_of(module: Interface, project: Project) -> Manifest:
         constants=(),
         symbols={},
         operators=operators,
-        states=described.states,
+        states=description.states,
         project=project,
     )
 
@@ -231,10 +231,10 @@ class Connection(Closing):
         """
         if not model and len(self.models) > 1:
             return self.session
-        described = self.manifest_of(model)
-        number = self._numbers[described.model]
+        manifest = self.manifest_of(model)
+        number = self._numbers[manifest.model]
         if number not in self._clients:
-            self._clients[number] = self.session.of_model(self._served(number, described))
+            self._clients[number] = self.session.of_model(self._served(number, manifest))
         return self._clients[number]
 
     def _served(self, number: int, model: Manifest) -> Served:

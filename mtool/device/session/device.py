@@ -151,12 +151,12 @@ class Device(Closing):
         Raises:
             UsageError: the firmware has no such model; the message lists the available ones.
         """
-        described = manifests.named(self.connection.models, model)
+        manifest = manifests.named(self.connection.models, model)
         if len(self.models) == 1:
             return self
         device = copy.copy(self)
         device._model, device._last_inputs, device._set = model, None, {}
-        device.work_s = self._given_s or max(self.work_s, generous_s([described]))
+        device.work_s = self._given_s or max(self.work_s, generous_s([manifest]))
         return device
 
     @property
@@ -324,11 +324,11 @@ class Device(Closing):
         Raises:
             UsageError: the model has no such input, or it is passed by rows.
         """
-        described = tensors.named(self.manifest.inputs, name)
-        if described.stream is not None:
+        tensor = tensors.named(self.manifest.inputs, name)
+        if tensor.stream is not None:
             raise UsageError(f"the device does not keep the rows of {name}: they are processed as they arrive")
-        index = self.manifest.inputs.index(described)
-        return tensors.array_of(described, self.client.read_at(protocol.INPUTS, index, 0, described.bytes))
+        index = self.manifest.inputs.index(tensor)
+        return tensors.array_of(tensor, self.client.read_at(protocol.INPUTS, index, 0, tensor.bytes))
 
     @alone
     def run(

@@ -165,9 +165,9 @@ class GraphExecutor:
             UsageError: the model has no such input.
             CommunicationError: the device stopped answering.
         """
-        described = tensors.named(self._manifest.inputs, name)
-        placed = self._inputs[self._manifest.inputs.index(described)]
-        return array_of(described, self._client.read_at(*placed.place, described.bytes))
+        tensor = tensors.named(self._manifest.inputs, name)
+        placed = self._inputs[self._manifest.inputs.index(tensor)]
+        return array_of(tensor, self._client.read_at(*placed.place, tensor.bytes))
 
     def tensor(self, name: str, inputs: Mapping[str, ArrayLike] | None = None) -> Array | tuple[Array, ...]:
         """Write the inputs, call the operators up to a node, and return the node's output: a debug executor.

@@ -139,9 +139,9 @@ def check_set(tensors: Sequence[Tensor], name: str, array: ArrayLike) -> None:
     Raises:
         UsageError: the model has no such input, or it has another shape or type.
     """
-    described = named(tensors, name)
-    if described.dims is None and described.range is None:
-        bytes_of(name, described, as_array(name, array))
+    tensor = named(tensors, name)
+    if tensor.dims is None and tensor.range is None:
+        bytes_of(name, tensor, as_array(name, array))
 
 
 def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list[bytes]:

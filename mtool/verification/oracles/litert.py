@@ -71,8 +71,8 @@ def _opened(
             interpreter.set_tensor(detail["index"], _fed(detail, feeds[_name(detail)]))
         interpreter.invoke()
         there = interpreter.get_output_details() if names is None else interpreter.get_tensor_details()
-        chosen = {_name(detail): detail["index"] for detail in there if names is None or _name(detail) in names}
-        return {name: interpreter.get_tensor(index) for name, index in chosen.items()}
+        indices = {_name(detail): detail["index"] for detail in there if names is None or _name(detail) in names}
+        return {name: interpreter.get_tensor(index) for name, index in indices.items()}
 
     return run
 

@@ -54,8 +54,8 @@ def read(file: IO[bytes]) -> Any:
     Raises:
         EOFError: the file ends before the message.
     """
-    described = json.loads(_part(file))
-    return _restored(described, file)
+    header = json.loads(_part(file))
+    return _restored(header, file)
 
 
 def _part(file: IO[bytes]) -> bytes:
@@ -87,13 +87,13 @@ def _described(value: Any, blobs: list[bytes | memoryview]) -> Any:
     return value
 
 
-def _restored(described: Any, file: IO[bytes]) -> Any:
+def _restored(value: Any, file: IO[bytes]) -> Any:
     """Return a value; its bytes and arrays are read in the order of the description."""
-    if isinstance(described, list):
-        return [_restored(inner, file) for inner in described]
-    if not isinstance(described, dict):
-        return described
-    ((kind, what),) = described.items()
+    if isinstance(value, list):
+        return [_restored(inner, file) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, what),) = value.items()
     if kind == _BYTES:
         return _part(file)
     if kind == _ARRAY:
