@@ -80,7 +80,7 @@ def graph_of(state: Importer, name: str, inputs: Sequence[str], nodes: Sequence[
 
 
 def alias(state: Importer, old: str, new: str) -> None:
-    """Give a value or a sequence a second name, unless that is ""."""
+    """Add an alias of a value or a sequence, unless `new` is ""."""
     if new and old in state.sequences:
         state.sequences[new] = state.sequences[old]
     elif new:
@@ -135,7 +135,7 @@ class Rows:
 
 
 @frozen
-class Repetition:
+class LoopSpec:
     """A Loop or a Scan. A value that is not given or not used is "".
 
     body: its graph.
@@ -160,7 +160,7 @@ class Repetition:
     most: int | None = None
 
 
-def unroll(state: Importer, node: OnnxNode, loop: Repetition, limit: int | None, *, tries: bool = False) -> bool:
+def unroll(state: Importer, node: OnnxNode, loop: LoopSpec, limit: int | None, *, tries: bool = False) -> bool:
     """Unroll a Loop or Scan, up to `limit` if there is one.
 
     Returns:
@@ -249,7 +249,7 @@ def is_short(body: Body, rounds: int) -> bool:
     return True
 
 
-def import_rounds(state: Importer, loop: Repetition, origin: str, *, constant: bool = False) -> None:
+def import_rounds(state: Importer, loop: LoopSpec, origin: str, *, constant: bool = False) -> None:
     """Import a body as a graph, and append the node that computes it in rounds; rows lie along the first dimension.
 
     Args:
@@ -291,7 +291,7 @@ class _Loop:
         carried values, and the rows that are written.
     """
 
-    def __init__(self, state: Importer, loop: Repetition, prefix: str) -> None:
+    def __init__(self, state: Importer, loop: LoopSpec, prefix: str) -> None:
         self.state, self.loop = state, loop
         self.limit: int | None = None
         self.outputs: list[str] = []
@@ -371,7 +371,7 @@ class _Loop:
         return self.loop.condition if self.condition else self.going, "cond"
 
     def finish_without_rounds(self) -> None:
-        """Make the outputs of a loop without rounds: the initial values, and no rows."""
+        """Set the outputs of a loop without rounds: the initial values, and no rows."""
         for before, output in zip(self.loop.first, self.loop.last, strict=False):
             alias(self.state, before, output)
         for value, rows in zip(self.written, self.loop.written, strict=False):
@@ -472,7 +472,7 @@ class _Loop:
         state.append("Loop", origin, inputs, self.outputs, attrs)
 
 
-def _unchanged(loop: Repetition) -> set[int]:
+def _unchanged(loop: LoopSpec) -> set[int]:
     """Return the carried values that the body returns unchanged."""
     graph = loop.body.graph
     copies = {
@@ -611,7 +611,7 @@ def import_loop(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
     # The rounds are the same in each run.
     can_unroll = going and limit != 0 and (limit is not None or not trips)
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - 1 - len(node.outputs))]
-    loop = Repetition(
+    loop = LoopSpec(
         body, values, outputs[: len(values)], (), [Rows(output) for output in outputs[len(values) :]], ends=True,
         trips=trips, condition=condition, names=[name for name in (*node.outputs, node.proto.name) if name],
     )  # fmt: skip
@@ -658,7 +658,7 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
             f"its axes or directions do not match its {plural.count(count, 'scan input')} and {rows} scan outputs"
         )
     outputs = [*node.outputs, *[""] * (len(body.graph.output) - len(node.outputs))]
-    scan = Repetition(
+    scan = LoopSpec(
         body, states, outputs[: len(states)],
         [Rows(value, axis, bool(back)) for value, axis, back in zip(scanned, axes, directions, strict=True)],
         [Rows(*row) for row in zip(outputs[len(states) :], out_axes, map(bool, out_directions), strict=True)],
@@ -672,7 +672,7 @@ def import_scan(state: Importer, node: OnnxNode, bodies: Bodies) -> None:
         _import_batch(state, node, scan, batch)
 
 
-def _import_batch(state: Importer, node: OnnxNode, scan: Repetition, batch: int) -> None:
+def _import_batch(state: Importer, node: OnnxNode, scan: LoopSpec, batch: int) -> None:
     """Import a Scan for each image of a batch."""
     state.budget.check("rounds", batch, f"Scan {node.origin}")
     outputs = [*scan.last, *(rows.value for rows in scan.written)]
@@ -690,7 +690,7 @@ def _import_batch(state: Importer, node: OnnxNode, scan: Repetition, batch: int)
             stack(state, node, column, Rows(new))
 
 
-def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
+def _import_scan(state: Importer, node: OnnxNode, scan: LoopSpec) -> None:
     shapes, axes = [state.types[rows.value].shape for rows in scan.read], [rows.axis for rows in scan.read]
     if any(not -len(shape) <= axis < len(shape) for shape, axis in zip(shapes, axes, strict=True)):
         raise Unsupported(f"its scan_input_axes {axes} do not fit its inputs {[list(shape) for shape in shapes]}")
@@ -710,7 +710,7 @@ def _import_scan(state: Importer, node: OnnxNode, scan: Repetition) -> None:
             state.give_up(failed, [*scan.last, *(rows.value for rows in scan.written)])
 
 
-def _in_rounds(state: Importer, node: OnnxNode, scan: Repetition, *, constant: bool) -> None:
+def _in_rounds(state: Importer, node: OnnxNode, scan: LoopSpec, *, constant: bool) -> None:
     """Import it as a loop on the device; values that are read or written along another axis are transposed."""
     read = []
     for rows in scan.read:

@@ -12,9 +12,9 @@ from mtool.compiler.frontend import tensors
 from mtool.compiler.frontend.user_values import check_names
 
 _TRIED = (1, 2, 8, 32, 128, 256, 512, 1024, 4096, 16000)
-_MOST_TRIES = 60
-_MOST_NODES = 20_000  # imported for one suggestion,
-_MOST_BYTES = 1 << 26  # and bytes of the model copied
+_MAX_TRIES = 60
+_MAX_NODES = 20_000  # imported for one suggestion,
+_MAX_BYTES = 1 << 26  # and bytes of the model copied
 
 Works = Callable[[Mapping[str, int]], bool]
 """Returns whether a model can be imported with these values of its dimensions."""
@@ -30,7 +30,7 @@ class SymbolicDimension:
 
 
 def open_negative_dimensions(model: onnx.ModelProto) -> None:
-    """Make negative dimensions (-1) symbolic: some exporters write symbolic dimensions so."""
+    """Replace negative dimensions (-1), which some exporters write, by symbolic ones."""
     for graph in tensors.graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
@@ -108,7 +108,7 @@ def _name(value: onnx.ValueInfoProto, number: int, dim: onnx.TensorShapeProto.Di
 
 def _tries(model: onnx.ModelProto) -> int:
     size: int = model.ByteSize()
-    return min(_MOST_TRIES, _MOST_NODES // max(len(model.graph.node), 1), _MOST_BYTES // max(size, 1))
+    return min(_MAX_TRIES, _MAX_NODES // max(len(model.graph.node), 1), _MAX_BYTES // max(size, 1))
 
 
 def _hint(names: Sequence[str], fixed_sizes: Mapping[str, int], tries: int, works: Works | None) -> str:

@@ -48,7 +48,7 @@ def _list(state: Importer, name: str) -> list[str]:
 
 
 def _set_sequence(state: Importer, node: OnnxNode, values: list[str]) -> None:
-    """Make these values the output; each sequence is a new list, which counts against the budget."""
+    """Set the output to a sequence of values; each sequence is a new list, which counts against the budget."""
     state.budget.spend("work", 8 * len(values), f"{node.op} {node.proto.name or node.outputs[0]}")
     state.sequences[node.outputs[0]] = values
 

@@ -16,12 +16,12 @@ from mtool.compiler.operators.operator import Operator
 from mtool.compiler.operators.own_domains import own_operators
 from mtool.compiler.operators.problems import TooLarge, Unsupported, ValueNeeded
 
-MOST_BYTES = 2**31 - 1
+MAX_BYTES = 2**31 - 1
 """The largest tensor: offsets in generated C are int32_t."""
 
-MOST_DIMENSIONS = 32  # as NumPy
+MAX_DIMENSIONS = 32  # as NumPy
 
-MOST_PROPAGATED = 1024  # the most elements of a constant whose values shape inference gets
+MAX_PROPAGATED = 1024  # the most elements of a constant whose values shape inference gets
 
 FIRST_BROADCASTING = 7  # from this opset on, newer versions of an operator have the same shapes
 
@@ -32,13 +32,13 @@ def check_size(kind: TensorType, role: str) -> TensorType:
     Raises:
         TooLarge: it has too many bytes or dimensions.
     """
-    if kind.bytes > MOST_BYTES:
+    if kind.bytes > MAX_BYTES:
         raise TooLarge(f"{role} {kind} is larger than 2 GiB")
-    if len(kind.shape) > MOST_DIMENSIONS:
+    if len(kind.shape) > MAX_DIMENSIONS:
         raise TooLarge(
-            f"{role} has {plural.count(len(kind.shape), 'dimension')}; at most {MOST_DIMENSIONS} are supported"
+            f"{role} has {plural.count(len(kind.shape), 'dimension')}; at most {MAX_DIMENSIONS} are supported"
         )
-    if max(kind.shape, default=0) > MOST_BYTES:
+    if max(kind.shape, default=0) > MAX_BYTES:
         raise TooLarge(f"{role} {kind} has a dimension of more than 2,147,483,647")
     return kind
 
@@ -99,7 +99,7 @@ def infer(
     data = {
         name: numpy_helper.from_array(constants[name], name)
         for name in proto.input
-        if name in constants and constants[name].size <= MOST_PROPAGATED
+        if name in constants and constants[name].size <= MAX_PROPAGATED
     }
     operator = operator_of(proto)
     if operator.infer is not None:

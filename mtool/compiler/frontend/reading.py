@@ -182,7 +182,7 @@ def with_opset(model: onnx.ModelProto, opset: int, title: str) -> onnx.ModelProt
 
 @contextmanager
 def _typed_outputs(graph: onnx.GraphProto) -> Iterator[None]:
-    """Give outputs without a type a placeholder that the checker accepts; the importer infers the real one."""
+    """Add a placeholder type, which the checker accepts, to outputs without one; the importer infers the real type."""
     placeholder = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ())
     untyped = [value for value in graph.output if not _is_typed(value.type)]
     before = [(value, onnx.TypeProto.FromString(value.type.SerializeToString())) for value in untyped]

@@ -19,7 +19,7 @@ from mtool.compiler.operators.problems import Unsupported
 
 _CONTROL = ("If", "Loop", "Scan")
 
-_MOST = 2**31 - 1  # the largest size or distance: offsets in generated C are int32_t
+_MAX = 2**31 - 1  # the largest size or distance: offsets in generated C are int32_t
 _WIDE = (
     "start", "end", "starts", "ends", "k", "ignore_index", "pool_int64s", "seed",
     "left_window_size", "right_window_size",
@@ -137,16 +137,16 @@ def check_attributes(node: OnnxNode, operator: Operator) -> None:
             raise Unsupported(f"{actual}; at most {operator.most_sizes:,} are supported")
     for key, value in node.attrs.items():
         numbers = [number for number in (value if isinstance(value, tuple) else (value,)) if isinstance(number, int)]
-        if key not in _WIDE and any(abs(number) > _MOST for number in numbers):
-            raise Unsupported(f"its {key} is {value}; expected at most {_MOST:,}")
+        if key not in _WIDE and any(abs(number) > _MAX for number in numbers):
+            raise Unsupported(f"its {key} is {value}; expected at most {_MAX:,}")
         if key in _COUNTS and any(number < 0 for number in numbers):
             raise Unsupported(f"its {key} is {value}; expected 0 or more")
     filters = node.shapes[1][2:] if len(node.shapes) > 1 else ()
     for steps, size in zip(node.attrs.get("dilations", ()), node.attrs.get("kernel_shape", filters), strict=False):
-        if steps * size > _MOST // 2:
-            raise Unsupported(f"its window spans {steps * size:,} elements; expected at most {_MOST // 2:,}")
-    if any(abs(steps) > _MOST // 2 for steps in node.attrs.get("strides", ())):
-        raise Unsupported(f"its strides are {node.attrs['strides']}; expected at most {_MOST // 2:,}")
+        if steps * size > _MAX // 2:
+            raise Unsupported(f"its window spans {steps * size:,} elements; expected at most {_MAX // 2:,}")
+    if any(abs(steps) > _MAX // 2 for steps in node.attrs.get("strides", ())):
+        raise Unsupported(f"its strides are {node.attrs['strides']}; expected at most {_MAX // 2:,}")
     if operator.check is not None:
         operator.check(node)
 

@@ -18,7 +18,7 @@ from mtool.base.frozen import frozen
 from mtool.compiler.ir.types import DType
 
 T = TypeVar("T")
-LONGEST_SHOWN = 200  # parts of an expression in a dump
+MAX_SHOWN = 200  # parts of an expression in a dump
 
 
 @frozen
@@ -93,7 +93,7 @@ class Expr:
         return True
 
     def __repr__(self) -> str:
-        if self.size > LONGEST_SHOWN:
+        if self.size > MAX_SHOWN:
             return f"<{self.op} of {self.size} parts>"
         value = "" if self.value is None else f" {self.value}"
         return f"{self.op}{value}({', '.join(map(repr, self.args))}):{self.dtype.label}"

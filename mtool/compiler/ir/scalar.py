@@ -96,7 +96,7 @@ def stored(c: str, dtype: DType) -> str:
 
 
 def wrap(expr: Expr, text: Text) -> Text:
-    """Bring C's promoted result back to a small integer type."""
+    """Convert C's promoted result back to a small integer type."""
     if expr.dtype.is_nibble:
         return nibble(expr.dtype, text)
     return Text(f"({expr.dtype.c}){text.at(UNARY)}", UNARY) if expr.dtype.is_integer and expr.dtype.size < 4 else text

@@ -11,7 +11,7 @@ from mtool.compiler.operators.problems import MICROSOFT, Unsupported
 
 
 def _attended(write: OnnxNode, q: str, k: str, v: str, mask: str = "") -> None:
-    """Give the attention of [batch, steps, heads * size] tensors."""
+    """Set the output to the attention of [batch, steps, heads * size] tensors."""
     heads = write.attrs["num_heads"]
     causal = int(write.attrs.get("unidirectional", 0))
     scale = write.attrs.get("scale") or None
@@ -45,7 +45,7 @@ def _part(write: OnnxNode, value: str, start: int, end: int) -> str:
 
 
 def _split(write: OnnxNode, together: str) -> None:
-    """Give the attention of query, key and value side by side along the last axis."""
+    """Set the output to the attention of query, key and value side by side along the last axis."""
     size = write.kind(together).shape[-1]
     write.refuse(
         **{"qkv_hidden_sizes": write.attrs.get("qkv_hidden_sizes"), "rotary embedding": write.attrs.get("do_rotary")}

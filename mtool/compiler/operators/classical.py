@@ -55,14 +55,14 @@ class ClassicalNode(OnnxNode):
         return value
 
     def label(self, chosen: str, labels: list[int]) -> None:
-        """Make the label of the chosen class, [examples], the first output."""
+        """Set the first output to the label of the chosen class, [examples]."""
         if labels == list(range(len(labels))):
             self.give(chosen)
         else:
             self.give(self("Gather", labels, chosen))
 
     def label_of_two(self, above: str, yes: int, no: int) -> None:
-        """Make one of two class labels, by a condition [examples, 1], the first output."""
+        """Set the first output to one of two class labels, by a condition [examples, 1]."""
         self.give(self("Squeeze", self("Where", above, np.int64(yes), np.int64(no)), [1]))
 
     def integer_labels(self, key: str) -> list[int]:
@@ -287,7 +287,7 @@ def _zip_map(write: ClassicalNode) -> None:
 
 
 def _look_up(ctx: Lowering, node: Node) -> None:
-    """LabelEncoder: look up the values by the index of the equal key, or one behind the last."""
+    """LabelEncoder: look up the values by the index of the equal key, or one after the last."""
     x, keys, values = node.inputs
     kind, count = ctx.types[x], ctx.types[keys].count
     rank = len(kind.shape)

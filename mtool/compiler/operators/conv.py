@@ -317,7 +317,7 @@ class Phases:
 
     @property
     def pads(self) -> tuple[int, int, int, int]:
-        """Padding of the convolution: before, then behind; negative where the last inputs belong to no output."""
+        """Padding of the convolution: before, then after; negative where the last inputs belong to no output."""
         (before_h, before_w), (quotients_h, quotients_w) = ((tap - 1) for tap in self.taps), self.quotients
         return before_h, before_w, quotients_h - self.size[0], quotients_w - self.size[1]
 

@@ -89,7 +89,7 @@ def _append(ctx: Lowering, node: Node, operands: Operands, output: str, shift: S
 # Each group is a layer of its own, with a scale per channel, whose epilogue adds the sum of the groups before. So the
 # kernels sum integers exactly within a group, and weights are stored in their bits.
 
-LEAST_GROUP, MOST_GROUPS = 8, 128  # inputs of a group, and groups of a layer, that are computed so
+MIN_GROUP, MAX_GROUPS = 8, 128  # inputs of a group, and groups of a layer, that are computed so
 
 
 def _by_groups(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
@@ -104,7 +104,7 @@ def _by_groups(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias
     )
     groups, block, depth = scales.shape[1], stored.block, weights.shape[1]
     too_wide = weights.dtype.itemsize > 1 or (integer is None and ctx.float_weights)
-    if too_wide or block < LEAST_GROUP or not 1 < groups <= MOST_GROUPS:
+    if too_wide or block < MIN_GROUP or not 1 < groups <= MAX_GROUPS:
         return False
     data, shifts = _in_fewest_bits(weights, points, block)
     source = x if integer is None else integer.value
@@ -226,7 +226,7 @@ def _matmul(ctx: Lowering, node: Node) -> None:
     _product(ctx, node, a, b, output)
 
 
-_LEAST_DEPTH, _FEW = 64, 4  # elements of a column, and the share (1/4) of them that its nonzero ones span at most
+_MIN_DEPTH, _FEW = 64, 4  # elements of a column, and the share (1/4) of them that its nonzero ones span at most
 
 
 def _banded(ctx: Lowering, node: Node, a: str, b: str) -> bool:
@@ -235,7 +235,7 @@ def _banded(ctx: Lowering, node: Node, a: str, b: str) -> bool:
         return False
     weights = ctx.constants[b]
     depth, columns = weights.shape
-    if depth < _LEAST_DEPTH or depth > np.iinfo(np.int16).max or weights.dtype != np.float32:
+    if depth < _MIN_DEPTH or depth > np.iinfo(np.int16).max or weights.dtype != np.float32:
         return False
     used = weights != 0
     starts = np.where(used.any(0), used.argmax(0), 0)

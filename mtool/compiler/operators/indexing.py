@@ -82,7 +82,7 @@ class Binarizer(Attributes):
 
 
 class TensorScatter(AlongAxis):
-    """mode: elements behind the end are dropped, or wrap around to the beginning ("circular")."""
+    """mode: elements beyond the end are dropped, or wrap around to the beginning ("circular")."""
 
     mode: Literal["linear", "circular"] = "linear"
 

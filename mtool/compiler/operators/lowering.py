@@ -172,7 +172,7 @@ def _unchanged(attrs: Attributes, zero_point: int) -> Attributes:
 
 
 def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _unchanged) -> Lower:
-    """Make an operator that only moves or selects elements work on the integers behind a dequantized input.
+    """Apply an operator that only moves or selects elements to the integers behind a dequantized input.
 
     `f(dequantize(q))` becomes `dequantize(f(q))`, with the same results. `of_integers` returns the attributes for the
     integers, from those for the floats and the zero point.

@@ -93,7 +93,7 @@ class Groups:
 
     @classmethod
     def of_channels(cls, shape: tuple[int, ...], groups: int) -> "Groups":
-        """Return groups of adjacent channels (axis 1), with all dimensions behind them."""
+        """Return groups of adjacent channels (axis 1), with all dimensions after them."""
         members, behind = shape[1] // groups, shape[2:]
         channel = axis(1) * members + axis(2)
         inner = tuple((3 + n, size) for n, size in enumerate(behind))

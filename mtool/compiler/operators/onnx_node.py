@@ -254,7 +254,7 @@ class OnnxNode:
         return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
 
     def give(self, value: str, index: int = 0) -> None:
-        """Make a value the operator's output `index`, if the node has it."""
+        """Set the operator's output `index`, if the node has it, to a value."""
         if index < len(self.outputs) and self.outputs[index]:
             self.write("Identity", [value], [self.outputs[index]])
 

@@ -58,7 +58,7 @@ _WIDE = ("input", "output")
 
 
 def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
-    """Return the numbers of elements before, along and behind an axis; None: of the flattened tensor."""
+    """Return the numbers of elements before, along and after an axis; None: of the flattened tensor."""
     if dim is None:
         return 1, math.prod(shape), 1
     return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])

@@ -99,7 +99,7 @@ def own_attributes(operator: Operator, attrs: Mapping[str, Any]) -> Attributes:
 
 T = TypeVar("T")
 
-_MOST_BYTES = 2**31 - 1  # the largest value, as for other operators
+_MAX_BYTES = 2**31 - 1  # the largest value, as for other operators
 
 
 def types_of(
@@ -116,8 +116,8 @@ def types_of(
     for number, kind in enumerate(kinds):
         if not (isinstance(kind, TensorType) and isinstance(kind.dtype, DType) and _is_shape(kind.shape)):
             raise _wrong(operator, where, f"the type of output {number} is {kind!r}")
-        if kind.bytes > _MOST_BYTES:
-            raise _wrong(operator, where, f"output {number} has {kind.bytes:,} bytes; expected at most {_MOST_BYTES:,}")
+        if kind.bytes > _MAX_BYTES:
+            raise _wrong(operator, where, f"output {number} has {kind.bytes:,} bytes; expected at most {_MAX_BYTES:,}")
     if len(kinds) < count:
         raise _wrong(
             operator,

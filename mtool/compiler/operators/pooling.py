@@ -126,7 +126,7 @@ def _either(ctx: Lowering, node: Node) -> None:
 
 @frozen
 class Along:
-    """The windows along one dimension: their number, and the padding before and behind, which may be negative."""
+    """The windows along one dimension: their number, and the padding before and after, which may be negative."""
 
     count: int
     before: int

@@ -138,14 +138,14 @@ class _Grid:
         return int(limits.min), int(limits.max)
 
     def give(self, write: OnnxNode, integers: str) -> None:
-        """Make integers, as real numbers, the output."""
+        """Set the output to integers, as real numbers."""
         parameters = (write.constant(data, data.dtype) for data in (self.scale, self.point))
         blocks = {"block_size": self.block} if self.block else {}
         write.write("DequantizeLinear", [integers, *parameters], write.outputs, axis=self.axis, **blocks)
 
 
 def _give(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int, int] | None) -> None:
-    """Make whole numbers in a range, less the zero point and times the scale, the output."""
+    """Set the output to whole numbers in a range, less the zero point and times the scale."""
     grid = _Grid.of(write, write.inputs[0], scale, point, ends)
     if grid is not None:
         code = helper.np_dtype_to_tensor_dtype(grid.point.dtype)

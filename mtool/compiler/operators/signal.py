@@ -278,14 +278,14 @@ def _transform_outputs(more: int) -> Callable[[Attributes, Sequence[TensorType]]
 # Checks: a model's file may have any inputs and attributes, and the C does not check them.
 
 
-LEAST_GAINS = 125  # four numbers for each of 32 bits, less the first three
+MIN_GAINS = 125  # four numbers for each of 32 bits, less the first three
 _TYPES = {
     "Window": (DType.INT16, DType.INT16), "FftAutoScale": (DType.INT16,), "Energy": (DType.INT16,),
     "FilterBank": (DType.UINT32, *[DType.INT16] * 5), "FilterBankSquareRoot": (DType.UINT64, DType.INT32),
     "FilterBankSpectralSubtraction": (DType.UINT32, DType.UINT32),
     "PCAN": (DType.UINT32, DType.UINT32, DType.INT16), "FilterBankLog": (DType.UINT32,),
 }  # fmt: skip
-_MOST = {"shift": 63, "smoothing_bits": 31, "bits": 63}
+_MAX_OPTIONS = {"shift": 63, "smoothing_bits": 31, "bits": 63}
 
 
 def _check(node: OnnxNode) -> None:
@@ -300,7 +300,7 @@ def _check(node: OnnxNode) -> None:
     if expected is not None and tuple(kind.dtype for kind in kinds) != expected:
         actual = ", ".join(map(str, kinds))
         raise Unsupported(f"its inputs are {actual}; expected {', '.join(kind.name.lower() for kind in expected)}")
-    for key, most in _MOST.items():
+    for key, most in _MAX_OPTIONS.items():
         most = 31 if name in ("Window", "FilterBankLog") else most
         if not 0 <= node.attrs.get(key, 0) <= most:
             raise Unsupported(f"its option {key!r} is {node.attrs[key]}; expected 0 to {most}")
@@ -316,7 +316,7 @@ def _check(node: OnnxNode) -> None:
     if name == "FilterBankSquareRoot" and kinds[1].count != 1:
         raise Unsupported(f"its scale bits have shape {list(shapes[1])}; expected one number")
     is_pair = name in ("FilterBankSpectralSubtraction", "PCAN")
-    if (is_pair and shapes[0] != shapes[1]) or (name == "PCAN" and kinds[2].count < LEAST_GAINS):
+    if (is_pair and shapes[0] != shapes[1]) or (name == "PCAN" and kinds[2].count < MIN_GAINS):
         raise Unsupported(f"the shapes of its inputs do not match: {', '.join(str(list(shape)) for shape in shapes)}")
     if name == "FilterBank":
         _check_bank(node, kinds[0].count)

@@ -25,7 +25,7 @@ from mtool.compiler.kernels.weighted_sum import WeightedSum
 FINER = 32
 """The least steps of an accumulator in one of the result, for the accumulator's bias to be rounded."""
 
-MOST_FOLDED = 1 << 25
+MAX_FOLDED = 1 << 25
 """The most elements, including those of reductions, that a loop may compute here; larger ones run on the device."""
 
 
@@ -35,7 +35,7 @@ def fold_constants(graph: Graph) -> Graph:
     def computed(rewriter: Rewriter, node: Node) -> Node | None:
         inputs, attrs = [rewriter.resolve(value) for value in node.inputs], node.attrs
         kind = graph.types[node.outputs[0]]
-        if not {*inputs} <= rewriter.constants.keys() or _work(node, graph) > MOST_FOLDED:
+        if not {*inputs} <= rewriter.constants.keys() or _work(node, graph) > MAX_FOLDED:
             return node
         data = [rewriter.constants[value] for value in inputs]
         if isinstance(attrs, Loop):

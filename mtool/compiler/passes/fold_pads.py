@@ -34,7 +34,7 @@ class Border:
 
 
 def fold_pads(graph: Graph) -> Graph:
-    """Let windows pad themselves, wherever that makes a Pad disappear."""
+    """Move padding into windows, wherever that removes a Pad."""
     pads = [node for node in graph.nodes if isinstance(node.attrs, Pad)]
     if not pads:
         return graph

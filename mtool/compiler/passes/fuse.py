@@ -19,7 +19,7 @@ from mtool.compiler.kernels.registry import SPECIFICATIONS, with_expression
 CHEAP = 5  # functions per element up to which a loop is computed again for each of its readers
 LARGEST = 512  # the most parts of a fused expression,
 DEEPEST = 48  # and its deepest nesting: C compilers limit brackets
-MOST_ADDED_PARTS = 64  # parts that may be added by writing an expression several times
+MAX_ADDED_PARTS = 64  # parts that may be added by writing an expression several times
 OPERANDS = 64  # the most operands of a loop: each is a parameter of its function
 
 
@@ -116,7 +116,7 @@ def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:
     deepest = max((index.depth for load in loads for index in load.args), default=0) if axes else 0
     operands = len({*maker.inputs, *node.inputs})
     small = expr.size + written <= LARGEST and expr.depth + body.depth + deepest <= DEEPEST and operands <= OPERANDS
-    return small and written - body.size <= MOST_ADDED_PARTS
+    return small and written - body.size <= MAX_ADDED_PARTS
 
 
 def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, single: bool) -> bool:

@@ -25,8 +25,8 @@ from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.control_flow import prune
 from mtool.compiler.passes.copies import copy_outputs
 
-LEAST_SAVED = 200  # instructions: another loop takes flash and a call,
-LEAST_SAVED_PER_BYTE = 16  # and its result takes arena
+MIN_SAVED = 200  # instructions: another loop takes flash and a call,
+MIN_SAVED_PER_BYTE = 16  # and its result takes arena
 
 
 def hoist_broadcasts(graph: Graph) -> Graph:
@@ -49,7 +49,7 @@ def hoist_broadcasts(graph: Graph) -> Graph:
 
 def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
     """Whether hoisting a part saves more than a separate loop costs."""
-    return saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size)
+    return saved >= max(MIN_SAVED, MIN_SAVED_PER_BYTE * once * part.dtype.size)
 
 
 def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collection[int]) -> tuple[Node, Node]:
@@ -78,7 +78,7 @@ def _label(attrs: Computation, part: Expr) -> str:
     return "+".join(words) or attrs.label
 
 
-LEAST_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: cheap parts stay
+MIN_SAVED_PER_BYTE_AND_ROUND = 1  # instructions: cheap parts stay
 BRANCH_PROBABILITY = 0.5  # the assumed probability of a branch
 
 
@@ -255,8 +255,8 @@ def _is_read(value: str, body: Graph, readers: Mapping[str, list[Node]], moved: 
 
 def _pays(in_a_round: float, saved: float, memory_bytes: int) -> bool:
     """Whether the saved instructions are worth the memory."""
-    least = max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * memory_bytes)
-    return in_a_round >= LEAST_SAVED_PER_BYTE_AND_ROUND * memory_bytes and saved >= least
+    least = max(MIN_SAVED, MIN_SAVED_PER_BYTE * memory_bytes)
+    return in_a_round >= MIN_SAVED_PER_BYTE_AND_ROUND * memory_bytes and saved >= least
 
 
 def _cost(node: Node, graph: Graph, target: Target) -> float:

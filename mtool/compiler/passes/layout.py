@@ -311,7 +311,7 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
 
 
 def absorb_transposes(graph: Graph) -> Graph:
-    """Make loops and products read through the transpositions before them."""
+    """Fold transpositions into the loops and products that read them."""
     producers = graph.producers()
 
     def absorbed(_: Rewriter, node: Node) -> Node:
@@ -336,7 +336,7 @@ def absorb_transposes(graph: Graph) -> Graph:
 
 
 def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
-    """Make a product read its operands as they are before their transposition."""
+    """Read the operands of a product as they are before their transposition."""
     inputs, attrs = list(node.inputs), Matmul.of(node)
     strides = [attrs.a, attrs.b]
     for number, old in enumerate(strides):

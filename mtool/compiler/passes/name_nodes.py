@@ -1,4 +1,4 @@
-"""Give the nodes short, stable names in the order of the graph: conv_0, dw_1, pw_2, dense_3."""
+"""Short, stable names for the nodes, in the order of the graph: conv_0, dw_1, pw_2, dense_3."""
 
 import itertools
 from collections.abc import Iterator

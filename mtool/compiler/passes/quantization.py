@@ -29,7 +29,7 @@ def needs_signed(target: Target) -> bool:
 
 
 def use_signed_integers(graph: Graph, target: Target) -> Graph:
-    """Make the unsigned values between QuantizeLinear and DequantizeLinear signed.
+    """Convert the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
 
     The model's inputs and outputs stay unsigned: they are requantized, which later passes recognize as a shift.
     """
@@ -238,16 +238,16 @@ class Side(Rewriter):
         self.changed = True
 
 
-MOST_SWEEPS = 40
+MAX_SWEEPS = 40
 """The number of iterations over a graph: facts about one border may imply more about earlier and inner ones."""
 
 
 def propagate_quantization(graph: Graph, target: Target) -> Graph:
-    """Let quantized values cross the borders of bodies as integers, at every depth.
+    """Pass quantized values across the borders of bodies as integers, at every depth.
 
     Unsigned values cross as signed ones where `use_signed_integers` makes them signed.
     """
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         after = _crossed(graph, needs_signed(target))
         if after is graph:
             break
@@ -318,7 +318,7 @@ class _Border:
         return replace(attrs, carried=tuple(carried))
 
     def _read(self, index: int, inside: int, *, whole: bool = True) -> None:
-        """Let bodies dequantize their inputs themselves, read by rows or `whole`, including constants."""
+        """Move the dequantization of an input, read by rows or `whole`, into the bodies, including constants."""
         value = self.inputs[index]
         maker, grid = self.side.makers.get(value), self.side.made_on(value)
         if maker is None or maker.op != "DequantizeLinear":
@@ -342,7 +342,7 @@ class _Border:
         self.side.changed = True
 
     def _quantize_output(self, index: int, inside: int, attrs: Rounds | None = None) -> None:
-        """Make an output of the node integers, if all bodies dequantize it, or all readers quantize it."""
+        """Convert an output of the node to integers, if all bodies dequantize it, or all readers quantize it."""
         output = self.outputs[index]
         results = [(body, outs[inside]) for body, outs in zip(self.bodies, self.outs, strict=True)]
         grids = [body.made_on(value) for body, value in results]
@@ -356,7 +356,7 @@ class _Border:
         self._leave(index, grid)
 
     def _leave(self, index: int, grid: Grid) -> None:
-        """Make an output of the node integers, and dequantize it for its readers."""
+        """Convert an output of the node to integers, and dequantize it for its readers."""
         output = self.outputs[index]
         self.outputs[index] = self.side.value(f"{output}.quantized", grid.integer, self.side.types[output].shape)
         if output in self.side.sources:
@@ -365,7 +365,7 @@ class _Border:
         self.side.changed = True
 
     def _carry(self, attrs: Rounds, number: int, inside: int) -> Grid | None:
-        """Make a carried value enter the body as integers; return their grid, or None if it is unchanged."""
+        """Pass a carried value to the body as integers; return their grid, or None if it is unchanged."""
         (body,), carried, name = self.bodies, attrs.carried[number], self.ins[0][inside]
         last = self.outs[0][len(self.outs[0]) - len(attrs.carried) + number]
         read, written = body.read_on(name), body.made_on(last)
@@ -393,7 +393,7 @@ class _Border:
         return carried.initial is None or grid.quantized(carried.initial) is not None
 
     def _carried(self, attrs: Rounds, number: int, carried: Carried, grid: Grid) -> Carried:
-        """Make a carried value integers from its initial to its final value."""
+        """Convert a carried value to integers, from its initial to its final value."""
         index = len(self.outs[0]) - len(attrs.carried) + number
         self.outs[0][index] = self.bodies[0].quantized(self.outs[0][index], grid, self.node)
         if carried.is_output:

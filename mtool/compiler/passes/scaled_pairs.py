@@ -22,10 +22,10 @@ SEARCH = 6  # the largest distance from a pair's rounded multipliers at which ot
 SAMPLE = 15  # the stride of the first, quick comparison
 SPAN = 256  # the largest distance from a product's rounded multiplier
 SHIFTS = range(23, 5, -1)  # of a product's total, those tried
-MOST_FACTOR = 2**30  # of a product's high word: mt_high_product of mt_math.h
-MOST_NEAR = 1 / 16  # the largest share of pairs that the float formula computes, and of a step that counts as near
+MAX_FACTOR = 2**30  # of a product's high word: mt_high_product of mt_math.h
+MAX_NEAR = 1 / 16  # the largest share of pairs that the float formula computes, and of a step that counts as near
 RARE = 1 / 1000  # the share of pairs up to which that is cheaper than tables
-MOST_DENOMINATOR = 512  # of the ratio of two scales with which sums lie halfway
+MAX_DENOMINATOR = 512  # of the ratio of two scales with which sums lie halfway
 SMALL = (DType.INT8, DType.UINT8)
 LookUp = Callable[[Expr, Array], Expr]
 Codes = tuple[Array, Array]
@@ -128,7 +128,7 @@ class ScaledSum:
 
     def _added(self, number: int, values: Array, codes: Array) -> Array:
         """Return by how much each value of a term is above the code times a fraction of the step, float64."""
-        fraction = Fraction(self.ratios[number]).limit_denominator(MOST_DENOMINATOR)
+        fraction = Fraction(self.ratios[number]).limit_denominator(MAX_DENOMINATOR)
         return values - (codes - self.zeros[number]) * (self.step * fraction.numerator / fraction.denominator)
 
     def shifts(self, largest: int) -> range:
@@ -291,7 +291,7 @@ class Near:
         is_wrong = np.clip(total >> shift, *limits) != target
         apart = np.abs(((total + half) & (2 * half - 1)) - half)
         added = int(apart[is_wrong].max(initial=0)) + 1
-        if added > half * MOST_NEAR or np.abs(total).max() + added >= 2**31:
+        if added > half * MAX_NEAR or np.abs(total).max() + added >= 2**31:
             return None
         moved = total + added
         where = ((moved & (2 * half - 1)) < 2 * added) & (moved >> shift > limits[0]) & (moved >> shift <= limits[1])
@@ -328,7 +328,7 @@ class Near:
         limits = self._limits_of(target, error if turns_at is None else np.where(self.total < turns_at, -error, error))
         near_tie = NearTie(self.shift, 2 * self.added, *self.limits)
         if self.share <= RARE or limits is None:
-            if self.share > MOST_NEAR:
+            if self.share > MAX_NEAR:
                 return None
             shifted = Expr("shifted", part.dtype, (total,), Shifted(self.shift, *self.limits))
             return call("where", Expr("is_near_tie", DType.BOOL, (total,), near_tie), part, shifted, dtype=part.dtype)
@@ -420,7 +420,7 @@ class Steps:
         factors = np.arange(near - SPAN, near + SPAN + 1)[:, None]
         added = (zero_point << shift) + (1 << (shift - 1))
         reached, below = ((bound * factors >> 32) + added >> shift for bound in (self.reached, self.below))
-        fits = ((reached >= self.step) & (below < self.step)).all(axis=1) & (factors[:, 0] < MOST_FACTOR)
+        fits = ((reached >= self.step) & (below < self.step)).all(axis=1) & (factors[:, 0] < MAX_FACTOR)
         if not fits.any():
             return None
         best = np.flatnonzero(fits)[np.argmin(np.abs(np.flatnonzero(fits) - SPAN))]

@@ -182,7 +182,7 @@ def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:
     return frozenset(sizes)
 
 
-_MOST_SIZES = 2
+_MAX_SIZES = 2
 _FEWEST = 3  # sizes that have to be left
 log = logging.getLogger(__name__)
 Imports = dict[Point, Graph]
@@ -198,9 +198,9 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
         UsageError: a largest size is not a positive number.
         ModelError: the model can't be compiled at some sizes, or depends on them in a way that no formula describes.
     """
-    if len(maxima) > _MOST_SIZES:
+    if len(maxima) > _MAX_SIZES:
         raise UsageError(
-            f"--max is given for {plural.count(len(maxima), 'input dimension')}; at most {_MOST_SIZES} are supported"
+            f"--max is given for {plural.count(len(maxima), 'input dimension')}; at most {_MAX_SIZES} are supported"
         )
     of_data = {name: most for name, most in options.maxima.items() if name not in maxima}
     names = tuple(maxima)

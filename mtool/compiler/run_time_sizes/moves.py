@@ -101,7 +101,7 @@ def emitted_points(graphs: Collection[Point], least: Point, top: Point) -> list[
     return list(points)
 
 
-_MOST = 16  # rows that are moved one by one
+_MAX_ROWS = 16  # rows that are moved one by one
 
 
 def with_open_moves(graphs: Mapping[Point, Graph]) -> dict[Point, Graph]:
@@ -144,7 +144,7 @@ def _is_open(node: Node, graph: Graph, varying: Collection[int]) -> bool:
     if isinstance(node.attrs, Pad):
         return _is_open_pad(node, graph, varying)
     indices = graph.constants.get(node.inputs[1])
-    is_known = indices is not None and 0 < indices.size <= _MOST and bool((indices < 0).any())
+    is_known = indices is not None and 0 < indices.size <= _MAX_ROWS and bool((indices < 0).any())
     return is_known and AlongAxis.of(node).axis in varying
 
 
@@ -153,7 +153,7 @@ def _is_open_pad(node: Node, graph: Graph, varying: Collection[int]) -> bool:
     behind = _behind(node, graph)
     for axis in varying:
         before, after = attrs.before[axis], behind[axis]
-        furthest = size[axis] - 1 if attrs.mode == "reflect" else _MOST
+        furthest = size[axis] - 1 if attrs.mode == "reflect" else _MAX_ROWS
         if not (0 <= before <= furthest and 0 <= after <= furthest):
             return False
     return len(node.inputs) == 1 and attrs.mode != "wrap" and any(behind[axis] for axis in varying)

@@ -19,7 +19,7 @@ from mtool.compiler.ir.types import Array
 DECODE = "CUSTOM TFLM_DECODE"
 METADATA = "COMPRESSION_METADATA"
 CODE = 300  # the cost of a Huffman code, in elements that NumPy reads
-_HEADER_BYTES, _MOST_BITS = 16, 7
+_HEADER_BYTES, _MAX_BITS = 16, 7
 
 
 class Undecodable(Exception):
@@ -134,7 +134,7 @@ def looked_up(encoded: Array, values: Array, bits: int, target: Target, stride: 
         Undecodable: an index has no value, or the bytes are too few.
     """
     stride = values.size // target.channels if stride is None else stride
-    if not 1 <= bits <= _MOST_BITS or encoded.size * 8 < target.count * bits:
+    if not 1 <= bits <= _MAX_BITS or encoded.size * 8 < target.count * bits:
         raise Undecodable(f"{target.name} has {encoded.size:,} bytes for {target.count:,} indices of {bits} bits")
     places = np.unpackbits(encoded)[: target.count * bits].reshape(-1, bits) @ (1 << np.arange(bits)[::-1])
     if stride * target.channels > values.size:

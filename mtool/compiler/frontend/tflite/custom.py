@@ -38,8 +38,8 @@ def reason(kind: str) -> str:
     return "it is an unknown custom operator"
 
 
-MOST_BYTES = 64 * 1024
-MOST_NUMBERS = 64
+MAX_BYTES = 64 * 1024
+MAX_NUMBERS = 64
 _BROKEN = (Exception, RecursionError)
 """The exceptions on reading damaged bytes: the library checks nothing, apart from a few assertions."""
 
@@ -95,13 +95,13 @@ def numbers_of(operator: Operator) -> Numbers:
 
 
 def _read(data: bytes) -> dict[str, int | float | bool]:
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"expected at most {MOST_BYTES:,} bytes")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"expected at most {MAX_BYTES:,} bytes")
     root = flexbuffers.GetRoot(data)
     if not root.IsMap:
         raise ValueError("expected a flexbuffer map")
     entries = root.AsMap
-    if len(entries) > MOST_NUMBERS:
+    if len(entries) > MAX_NUMBERS:
         raise ValueError(f"they have {plural.count(len(entries), 'entry')}")
     numbers: dict[str, int | float | bool] = {}
     for index in range(len(entries)):
@@ -112,7 +112,7 @@ def _read(data: bytes) -> dict[str, int | float | bool]:
     return numbers
 
 
-MOST_DETECTIONS = 2**15
+MAX_DETECTIONS = 2**15
 NUM_DETECTIONS_PER_CLASS = 100  # the default
 _DETECTION_TYPES = (np.dtype(np.int8), np.dtype(np.uint8))
 
@@ -153,8 +153,8 @@ def detection_postprocess(t: Translation) -> None:
     t.check_counts(3, 4)
     options = numbers_of(t.op)
     classes = options.whole("num_classes", least=1, most=2**15)
-    most = options.whole("max_detections", least=1, most=MOST_DETECTIONS)
-    per_box = options.whole("max_classes_per_detection", least=1, most=MOST_DETECTIONS // most)
+    most = options.whole("max_detections", least=1, most=MAX_DETECTIONS)
+    per_box = options.whole("max_classes_per_detection", least=1, most=MAX_DETECTIONS // most)
     _check_detection_shapes(t, classes)
     overlap, least = options.real("nms_iou_threshold"), options.real("nms_score_threshold")
     if not 0 < overlap <= 1 or math.isnan(least):
@@ -172,7 +172,7 @@ def detection_postprocess(t: Translation) -> None:
 
 
 def _put_shaped(t: Translation, values: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
-    """Make float32 values the outputs, with these shapes."""
+    """Set the outputs to float32 values, with these shapes."""
     for index, (value, shape) in enumerate(zip(values, shapes, strict=False)):
         if t.result(index).dtype != np.float32:
             raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
@@ -181,7 +181,7 @@ def _put_shaped(t: Translation, values: Sequence[str], shapes: Sequence[tuple[in
         t.put(value, index)
 
 
-MOST_POSES = 2**10
+MAX_POSES = 2**10
 _CHANNELS = (KEYPOINTS, 2 * KEYPOINTS, 4 * (KEYPOINTS - 1), 2 * KEYPOINTS)
 """Factors of the inputs: scores; offsets to the nearest keypoint; to its neighbours, both ways; over a person."""
 
@@ -225,7 +225,7 @@ def posenet_decoder(t: Translation) -> None:
     t.check_counts(*counts)
     _check_pose_shapes(t)
     options = numbers_of(t.op)
-    most, stride = (int(_between(options, name, 1, MOST_POSES)) for name in ("max_detections", "stride"))
+    most, stride = (int(_between(options, name, 1, MAX_POSES)) for name in ("max_detections", "stride"))
     threshold = np.float32(_between(options, "score_threshold", 0, 1))
     odds = 1 / (float(threshold) + 1e-6) - 1
     if odds <= 0:
@@ -261,7 +261,7 @@ def _numbers(t: Translation, count: int) -> list[int]:
 def _before(
     padding: int, size: Sequence[int], out_size: Sequence[int], window: Sequence[int], stride: Sequence[int]
 ) -> list[int]:
-    """Return the pads before height and width; the pads behind are equal, or one more."""
+    """Return the pads before height and width; the pads after them are equal, or one more."""
     pairs = zip(size, out_size, window, stride, strict=True)
     return [max((out - 1) * s + k - n, 0) // 2 for n, out, k, s in pairs] if padding == SAME else [0, 0]
 

@@ -19,8 +19,8 @@ from mtool.compiler.frontend.tflite.fixed_point import (
 from mtool.compiler.frontend.tflite.rescaling import (
     EIGHT_BITS,
     centred,
+    clamp_to,
     eight_bits,
-    kept_of,
     mean_of,
     requantized,
     rescale,
@@ -234,7 +234,7 @@ def exact_prelu(t: Translation) -> None:
 
 
 def _put_by_sign(t: Translation, slope: np.float32, below: Callable[[str], str] = lambda x: x) -> None:
-    """Make the output: positive numbers and 0 unchanged, `below` of negative ones in steps of `slope`."""
+    """Set the output: positive numbers and 0 unchanged, `below` of negative ones in steps of `slope`."""
     x, out = centred(t, 0), t.result()
     above = rescale_to(t, x, _ratio(t), out.dtype, out.zero)
     other = rescale_to(t, below(x), float(slope / out.scale[0]), out.dtype, out.zero)
@@ -281,7 +281,7 @@ def exact_quantize(t: Translation) -> None:
         return
     if out.dtype.name not in GRIDS or out.scale.size != 1:
         raise Unsupported(f"its output is {out.dtype} with {plural.count(out.scale.size, 'scale')}")
-    t.put(t("RoundedSteps", t("Div", t.stored(0), out.scale[0]), zero_point=out.zero, **kept_of(out)))
+    t.put(t("RoundedSteps", t("Div", t.stored(0), out.scale[0]), zero_point=out.zero, **clamp_to(out)))
 
 
 def exact_extreme(kind: str) -> Translate:

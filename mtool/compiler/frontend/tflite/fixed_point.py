@@ -32,7 +32,7 @@ def multipliers(scales: float | Array) -> tuple[Array, Array]:
 
 
 def limits(tensor: Tensor, activation: int) -> tuple[int, int]:
-    """Return the smallest and largest integer of an output behind a fused activation.
+    """Return the smallest and largest integer of an output after a fused activation.
 
     Raises:
         Unsupported: the activation does more than clamp.
@@ -138,7 +138,7 @@ def exp_near_zero(argument: Any) -> Any:
     return 1895147668 + _product(1895147668, x + series)
 
 
-MOST_PLACES = 53  # of a result of 9 bits in 63
+MAX_PLACES = 53  # of a result of 9 bits in 63
 ROWS = 1024  # channels at a time
 
 
@@ -152,7 +152,7 @@ def single_rounding(scales: Array, reach: Reach, low: int, high: int) -> tuple[A
         high: the largest.
     """
     nominal, shifts = multipliers(scales)
-    if (shifts.astype(int) + 32 > MOST_PLACES).any() or (shifts.astype(int) + 32 < 1).any() or not nominal.all():
+    if (shifts.astype(int) + 32 > MAX_PLACES).any() or (shifts.astype(int) + 32 < 1).any() or not nominal.all():
         return None
     result = nominal.copy()
     steps = np.arange(low + 1, high + 1, dtype=np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.compiler.frontend.tflite.fixed_point import limits
 from mtool.compiler.frontend.tflite.products import padding, steps
-from mtool.compiler.frontend.tflite.rescaling import eight_bits, kept_of, unscaled, whole
+from mtool.compiler.frontend.tflite.rescaling import clamp_to, eight_bits, unscaled, whole
 from mtool.compiler.frontend.tflite.translation import (
     GRIDS,
     NCHW_OF_NHWC,
@@ -52,7 +52,7 @@ def max_pool(t: Translation) -> None:
 
 
 def _put_moved(t: Translation, kind: str, *more: Operand, **attrs: Any) -> None:
-    """Make an operator's result for the stored image the output."""
+    """Set the output to an operator's result for the stored image."""
     image = t("Transpose", t.stored(0), perm=NCHW_OF_NHWC)
     t.put(t("Transpose", t(kind, image, *more, **attrs), perm=NHWC_OF_NCHW))
 
@@ -153,7 +153,7 @@ def exact_average_pool(t: Translation) -> None:
         sums = t("AveragePool", image, **attrs)
     divisor = t.constant("count", _inside(t, **attrs) if is_padded else count, np.int32)
     sums = t("Transpose", sums, perm=NHWC_OF_NCHW)
-    t.put(t("RoundedMean", sums, divisor, **kept_of(t.result(), t.activation)))
+    t.put(t("RoundedMean", sums, divisor, **clamp_to(t.result(), t.activation)))
 
 
 def exact_max_pool(t: Translation) -> None:
@@ -207,7 +207,7 @@ def exact_resize_bilinear(t: Translation) -> None:
             terms.append(t("Mul", at, t.constant("weights", columns[2 + column].reshape(1, 1, -1, 1), dtype)))
     total, one = functools.reduce(lambda a, b: t("Add", a, b), terms), 1 << (2 * FRACTION_BITS)
     if x.dtype == np.int8:
-        t.put(t("RoundedMean", total, one, **kept_of(x)))
+        t.put(t("RoundedMean", total, one, **clamp_to(x)))
     elif x.dtype == np.uint8:
         t.put(t.cast(t.cast(t("Add", total, 0.5), np.int32), x.dtype))
     else:

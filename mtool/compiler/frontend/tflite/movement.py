@@ -19,7 +19,7 @@ from mtool.compiler.operators.problems import Unsupported
 
 
 def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
-    """Make `build` of the stored input `index` the output, whatever the quantizations are, as in LiteRT."""
+    """Set the output to `build` of the stored input `index`, whatever the quantizations are, as in LiteRT."""
     if t.tensor(index).dtype == t.result().dtype:
         t.put(build(t.stored(index)))
     else:

@@ -14,7 +14,7 @@ from mtool.compiler.frontend.options import ModelOptions
 from mtool.compiler.frontend.tflite.fixed_point import limits, single_rounding
 from mtool.compiler.frontend.tflite.rescaling import (
     EIGHT_BITS,
-    kept_of,
+    clamp_to,
     rescale,
     rescale_long,
     unscaled,
@@ -29,7 +29,7 @@ from mtool.compiler.operators.problems import OWN, Unsupported
 
 
 def padding(code: int, size: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, ...]) -> list[int]:
-    """Return the pads before each axis, then those behind, as in ONNX; `window` is the dilated size."""
+    """Return the pads before each axis, then those after it, as in ONNX; `window` is the dilated size."""
     if code == tflite.Padding.VALID:
         return [0] * (2 * len(size))
     if code != tflite.Padding.SAME:
@@ -178,15 +178,15 @@ class Real:
         return bias(self.t, self.b, channels, self.x, self.w)
 
     def put_image(self, image: str, channels: int) -> None:
-        """Make the sums, a channels-first image, the output."""
+        """Set the output to the sums, a channels-first image."""
         self.t.store_image(self.t.activated(image), len(self.t.shape(self.x)))
 
     def put_rows(self, rows: str, channels: int) -> None:
-        """Make the sums, one row per row of the input, the output."""
+        """Set the output to the sums, one row per row of the input."""
         self.t.store(unflat(self.t, self.t.activated(rows), channels))
 
     def put_product(self, product: str) -> None:
-        """Make a product of two variables the output."""
+        """Set the output to a product of two variables."""
         self.t.store(product)
 
 
@@ -221,7 +221,7 @@ class Hybrid(Real):
         return []
 
     def put_image(self, image: str, channels: int) -> None:
-        """Make the sums, an NCHW image, the output."""
+        """Set the output to the sums, an NCHW image."""
         t = self.t
         sums = t("Transpose", image, perm=NHWC_OF_NCHW)
         if t.op.kind == "DEPTHWISE_CONV_2D":
@@ -233,7 +233,7 @@ class Hybrid(Real):
         self._finish(scaled, channels)
 
     def put_rows(self, rows: str, channels: int) -> None:
-        """Make the sums, one row per row of the input, the output."""
+        """Set the output to the sums, one row per row of the input."""
         factor = self.t("Mul", self.scale, self._channel_scales(channels))
         self._finish(self.t("Mul", rows, factor), channels)
 
@@ -297,7 +297,7 @@ class Exact(Real):
         return x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
 
     def put_image(self, image: str, channels: int) -> None:
-        """Make the sums, an NCHW image, the output."""
+        """Set the output to the sums, an NCHW image."""
         self.t.put(self.rescaled_image(self.t("Transpose", image, perm=NHWC_OF_NCHW)))
 
     def rescaled_image(self, sums: str, phases: int = 1) -> str:
@@ -313,7 +313,7 @@ class Exact(Real):
         return rescale_long(t, sums, scales, out, axis=3, activation=t.activation)
 
     def put_rows(self, rows: str, channels: int) -> None:
-        """Make the sums, one row per row of the input, the output."""
+        """Set the output to the sums, one row per row of the input."""
         t, out, scales = self.t, self.t.result(), self.scales
         if out.dtype == np.int16 and t.has(2) and t.tensor(2).dtype == np.int32:
             raise Unsupported(
@@ -321,7 +321,7 @@ class Exact(Real):
             )
         single = self._rounding_once(scales) if t.tensor(0).dtype != np.int16 else None
         if single is None:
-            factors, limits = t.constant("scale", scales, np.float64), kept_of(out, t.activation)
+            factors, limits = t.constant("scale", scales, np.float64), clamp_to(out, t.activation)
             rows = t("RescaleReal", rows, factors, axis=1, zero_point=out.zero, **limits)
         else:
             rows = rescale(t, rows, single, out, axis=1, twice=False)
@@ -338,7 +338,7 @@ class Exact(Real):
         return single_rounding(scales, reach.of_all if scales.size == 1 else reach, low, max(low, high))
 
     def put_product(self, product: str) -> None:
-        """Make a product of two variables the output."""
+        """Set the output to a product of two variables."""
         t, out = self.t, self.t.result()
         scales = np.asarray([float(t.tensor(0).scale[0] * t.tensor(1).scale[0]) / float(out.scale[0])])
         t.put((rescale_long if t.tensor(0).dtype == np.int16 else rescale)(t, product, scales, out))
@@ -468,7 +468,7 @@ def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
 
 
 def _interleave(t: Translation, phases: Phases, grid: str) -> None:
-    """Make the output from [N, QH, QW, SH * SW * O], without the padding."""
+    """Set the output to [N, QH, QW, SH * SW * O], interleaved, without the padding."""
     batch, height, width, channels = t.numbers(0, "the output's shape")
     apart = t("Reshape", grid, (batch, *phases.quotients, *phases.stride, channels))
     transposed = t("Transpose", apart, perm=[0, 1, 3, 2, 4, 5])

@@ -177,7 +177,7 @@ def real_activation(t: Translation, value: str) -> str:
 
 
 def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> None:
-    """Make a value the output, with the given shape where the file leaves it open."""
+    """Set the output to a value, with the given shape where the file leaves it open."""
     tensor = t.result(index)
     if tensor.allows(tuple(shape)):
         t.tensors[t.op.outputs[index]] = replace(tensor, shape=tuple(shape))
@@ -343,7 +343,7 @@ def bidirectional_lstm(t: Translation) -> None:
 
 
 def _put(t: Translation, *results: tuple[str, int]) -> None:
-    """Make the results of one or both directions, each with its width, the outputs."""
+    """Set the outputs to the results of one or both directions, each with its width."""
     outer = t.shape(0)[:-1]
     if len(results) > 1 and t.op.option("MergeOutputs"):
         values, widths = zip(*results, strict=True)
@@ -387,7 +387,7 @@ DType = np.dtype[Any]
 INT8, INT16, INT32 = np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32)
 WHOLE = 3  # integer bits of a gate's sum
 UNIT = np.float32(2.0**-12)  # the scale of such a sum
-MOST_WHOLE = 6  # the most integer bits of LiteRT's hyperbolic tangent
+MAX_WHOLE = 6  # the most integer bits of LiteRT's hyperbolic tangent
 
 
 @frozen
@@ -478,7 +478,7 @@ def _bias(t: Translation, index: int) -> Array:
 
 
 def _steps(limit: float, tensor: Tensor, dtype: DType) -> int:
-    """Return a limit in steps of a grid, rounded towards zero; 0: there is none."""
+    """Return a limit in steps of a grid, rounded towards zero; 0: no limit."""
     if not limit > 0:
         return 0
     bounds = np.iinfo(dtype)
@@ -502,7 +502,7 @@ def _integer_cell(t: Translation, at: Operands, state: Tensor, cell: Tensor) -> 
         if tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} has {plural.count(tensor.scale.size, 'scale')}; expected one")
     exponent = power_of_2(cell.scale[0])
-    if exponent is None or not 0 <= (point := 15 + exponent) <= MOST_WHOLE or cell.zero:
+    if exponent is None or not 0 <= (point := 15 + exponent) <= MAX_WHOLE or cell.zero:
         raise Unsupported(f"the scale of its cell is {cell.scale[0]:.3g}; expected a power of 2 from 2^-15 to 2^-9")
     if not -128 <= -inner.zero <= 127:
         raise Unsupported(f"the zero point of its hidden values, {inner.zero}, is out of range")

@@ -161,8 +161,8 @@ def exact_sum(t: Translation) -> None:
 
 
 EXPONENT_BITS = 5  # integer bits of an exponential's argument
-MOST_EXPONENTIALS = 2**12 - 1  # the most exponentials whose sum fits in 31 bits
-MOST_SQUARES = (2**31 - 1) // 255**2
+MAX_EXPONENTIALS = 2**12 - 1  # the most exponentials whose sum fits in 31 bits
+MAX_SQUARES = (2**31 - 1) // 255**2
 
 
 def _check_rows(t: Translation, scale: float, zero: int, most: int) -> None:
@@ -178,7 +178,7 @@ def _check_rows(t: Translation, scale: float, zero: int, most: int) -> None:
 
 def exact_l2_normalization(t: Translation) -> None:
     """L2_NORMALIZATION: the integers of a row times the inverse root of the sum of their squares."""
-    _check_rows(t, 1 / 128, 0, MOST_SQUARES)
+    _check_rows(t, 1 / 128, 0, MAX_SQUARES)
     if t.activation:
         raise Unsupported("it has a fused activation, which LiteRT does not support")
     t.put(t("FixedL2Norm", t.stored(0), zero_point=t.tensor(0).zero))
@@ -186,7 +186,7 @@ def exact_l2_normalization(t: Translation) -> None:
 
 def exact_log_softmax(t: Translation) -> None:
     """LOG_SOFTMAX: differences from a row's largest number, less the logarithm of the sum of their exponentials."""
-    _check_rows(t, 1 / 16, 127, MOST_EXPONENTIALS)
+    _check_rows(t, 1 / 16, 127, MAX_EXPONENTIALS)
     scale = float(t.tensor(0).scale[0])
     by, exponent = fixed_multiplier(min(scale * 2 ** (31 - EXPONENT_BITS), 2.0**31 - 1))
     if exponent < 1:

@@ -58,7 +58,7 @@ def rescale_to(
     )  # fmt: skip
 
 
-def kept_of(out: Tensor, activation: int = 0) -> dict[str, Any]:
+def clamp_to(out: Tensor, activation: int = 0) -> dict[str, Any]:
     """Return the limits and the type of an output with a fused activation, as attributes."""
     low, high = limits(out, activation)
     return {"low": low, "high": max(low, high), "to": out.dtype}
@@ -71,7 +71,7 @@ def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis
     if (shifts < 1).any():
         raise Unsupported("the scale of its sums is too large for its output")
     names = t.constant("multiplier", narrowed(by), np.int32), t.constant("shift", shifts, np.int8)
-    return t("RescaleLong", value, *names, axis=axis, zero_point=out.zero, **kept_of(out, activation))
+    return t("RescaleLong", value, *names, axis=axis, zero_point=out.zero, **clamp_to(out, activation))
 
 
 def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:

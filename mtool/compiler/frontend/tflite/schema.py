@@ -23,7 +23,7 @@ from flatbuffers.number_types import Int32Flags
 from mtool.base import plural
 from mtool.base.errors import ModelError
 from mtool.base.frozen import frozen
-from mtool.compiler.frontend.inference import MOST_DIMENSIONS
+from mtool.compiler.frontend.inference import MAX_DIMENSIONS
 from mtool.compiler.frontend.model_file import FLATBUFFER
 from mtool.compiler.frontend.reading import read_bytes
 from mtool.compiler.frontend.tflite import compression
@@ -126,7 +126,7 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
     order = _integers(sparsity.TraversalOrderAsNumpy())
     fits = sorted(order[:rank]) == [*range(rank)] and sorted(order[rank:]) == [*range(rank, rank + len(blocked))]
     fits = fits and {*blocked} <= {*range(rank)} and len({*blocked}) == len(blocked)
-    if not fits or rank > MOST_DIMENSIONS or levels != len(order):
+    if not fits or rank > MAX_DIMENSIONS or levels != len(order):
         raise Damaged(f"the sparse encoding of {where} {list(shape)} has order {order[:9]} and blocks {blocked[:9]}")
     count = math.prod(shape)
     budget.afford("constants", count * values.itemsize, where)
@@ -195,7 +195,7 @@ def _integers(vector: Any) -> list[int]:
 
 log = logging.getLogger(__name__)
 TABLE = 1000  # the cost of a tensor or an operator, in elements that NumPy reads
-MOST_ELEMENTS = 2**31 - 1
+MAX_ELEMENTS = 2**31 - 1
 _ITEM = 10  # the cost of an item of a list, in the same unit
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(tflite.TensorType, name): np.dtype(kind)
@@ -396,7 +396,7 @@ class _Reader:
         count = 1
         for size in shape:
             count *= size
-            if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
+            if size < 0 or count * dtype.itemsize > MAX_ELEMENTS:
                 raise Damaged(f"{where} has the invalid shape {list(shape)}")
         details = tensor.Quantization() and tensor.Quantization().DetailsType()
         if details == _ALONG_SEVERAL and not is_encoded:

@@ -23,7 +23,7 @@ def _option(t: Translation, name: str, least: int, most: int) -> int:
 
 
 def _same(t: Translation, **attrs: int) -> None:
-    """Make the outputs by mtool's own operator of the same name, with all inputs."""
+    """Set the outputs to those of mtool's own operator of the same name, with all inputs."""
     operands = [t.stored(index) for index in range(len(t.op.inputs))]
     for index, value in enumerate(_make(t, operands, len(t.op.outputs), **attrs)):
         t.put(value, index)
@@ -190,7 +190,7 @@ def framer(t: Translation) -> None:
 
 
 def _give(t: Translation, value: str, shape: Sequence[int]) -> None:
-    """Make a value of a shape the first output, which may have another shape with the same number of elements."""
+    """Set the first output, which may have another shape with the same number of elements, to a value."""
     declared = t.result().shape
     if math.prod(declared) != math.prod(shape):
         raise Unsupported(f"its output is {list(declared)}; expected {list(shape)}")
@@ -246,7 +246,7 @@ def overlap_add(t: Translation) -> None:
 
 
 LEAST, MOST = 4, 2**16
-MOST_BYTES = 2**31
+MAX_BYTES = 2**31
 
 
 def rfft2d(t: Translation) -> None:
@@ -264,7 +264,7 @@ def rfft2d(t: Translation) -> None:
     if shape[-1] > width or shape[-2] > height:
         ends = [rows, min(shape[-1], width)]
         value = t("Slice", value, [0, 0], ends, [-2, -1])
-    if 8 * math.prod((*shape[:-2], height, width // 2 + 1)) >= MOST_BYTES:
+    if 8 * math.prod((*shape[:-2], height, width // 2 + 1)) >= MAX_BYTES:
         raise Unsupported(f"its lengths {lengths} are too large for an input of {list(shape)}")
     t.afford(8 * width)
     value = t("SignalRfft", value, length=width)

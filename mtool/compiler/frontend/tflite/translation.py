@@ -321,7 +321,7 @@ class Translation(Names):
         return self("Transpose", self.real(index), perm=NCHW_OF_NHWC)
 
     def fix(self, number: int, data: Array) -> None:
-        """Make a tensor a constant."""
+        """Replace a tensor by a constant."""
         tensor = self.tensors[number]
         shape = data.shape if tensor.allows(data.shape) else tensor.shape
         self.tensors[number] = replace(tensor, data=data, shape=shape)
@@ -427,7 +427,7 @@ class Translation(Names):
         raise Unsupported(f"its fused activation number {code} is not supported")
 
     def put(self, value: str, index: int = 0) -> None:
-        """Make `value`, unchanged, output number `index`."""
+        """Set output `index` to `value`, unchanged."""
         name = self.names[self.op.outputs[index]]
         outputs = list(self.nodes[-1].output) if self.nodes else []
         if value in outputs and value not in self._stored:
@@ -438,7 +438,7 @@ class Translation(Names):
             self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
 
     def store(self, value: str, index: int = 0) -> None:
-        """Make the real numbers of `value` output number `index`, quantized if the output is."""
+        """Set output `index` to the real numbers of `value`, quantized if the output is."""
         tensor = self.result(index)
         if tensor.is_quantized:
             value = self.quantize(value, tensor)
@@ -452,7 +452,7 @@ class Translation(Names):
         self.put(value, index)
 
     def store_image(self, value: str, rank: int = 4) -> None:
-        """Make a channels-first image of real numbers the output."""
+        """Set the output to a channels-first image of real numbers."""
         self.store(self("Transpose", value, perm=[0, *range(2, rank), 1]))
 
     def same_grid(self, *operands: int) -> bool:
@@ -467,7 +467,7 @@ class Translation(Names):
         )
 
     def move(self, build: Callable[..., str], *operands: int) -> None:
-        """Make `build` of inputs the output: of the stored values if all quantizations agree, else of real numbers."""
+        """Set the output to `build` of inputs: the stored values if all quantizations agree, else real numbers."""
         if self.same_grid(*operands):
             self.put(build(*(self.stored(index) for index in operands)))
         else:
