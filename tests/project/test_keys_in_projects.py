@@ -1,13 +1,14 @@
 """Projects with a link key: firmware and folder have it, `mtool.json` and other firmware have nothing of it."""
 
 import contextlib
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import mtool
 from mtool import commands
-from mtool.base import resources
+from mtool.base import filetree, resources
 from mtool.base.errors import CommunicationError, UsageError
 from mtool.base.filetree import FileTree
 from mtool.manifest import link_key
@@ -44,6 +45,36 @@ def test_the_key_is_in_two_files_only(board: str, template: str, tmp_path: Path)
         "mtool.json",
     }
     assert {*found} - {*without} == {".gitignore", "link.key", secret}
+
+
+ARDUINO = """#include <stddef.h>
+#include <stdint.h>
+#define A0 14
+unsigned long micros(void);
+unsigned long millis(void);
+int analogRead(uint8_t pin);
+void yield(void);
+struct Port {
+    void begin(unsigned long baud);
+    int available(void);
+    int read(void);
+    size_t write(const uint8_t *bytes, size_t count);
+    operator bool();
+};
+extern Port Serial;
+"""
+
+
+def test_firmware_with_a_key_compiles_for_arduino(tmp_path: Path) -> None:
+    tree = rendered("nano_33_ble", "arduino", link_key=KEY)
+    filetree.write(tree, tmp_path)
+    (tmp_path / "Arduino.h").write_text(ARDUINO)
+    sources = [path for path in tree if path.startswith("libraries/") and path.endswith((".c", ".cpp"))]
+    includes = {f"-I{Path(path).parent}" for path in tree if path.endswith(".h")} | {"-I."}
+    flags = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-fsyntax-only", "-Wall", "-Werror"]
+    for compiler, ending in (("arm-none-eabi-gcc", ".c"), ("arm-none-eabi-g++", ".cpp")):
+        own = [path for path in sources if path.endswith(ending)]
+        subprocess.run([compiler, *flags, *includes, *own], cwd=tmp_path, check=True)
 
 
 def test_a_port_without_random_numbers_needs_the_flash_of_modules() -> None:
