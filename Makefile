@@ -125,6 +125,6 @@ fuzz-networks:  ## random valid networks against onnxruntime; continues where th
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz_networks.py $(ARGS)
 
-soak:           ## a few minutes of sessions over noisy, slow and unplugged lines
+soak:           ## sessions over noisy, slow and unplugged lines for minutes; ARGS="--hours 1": a streaming model
 	scripts/setup --dev
-	.venv/bin/python scripts/soak.py
+	.venv/bin/python scripts/soak.py $(ARGS)

@@ -20,7 +20,9 @@ SOURCES = (
     CRT / "tests" / "mt_test_power.c",
     CRT / "modules" / "mt_slots.c",
     CRT / "src" / "mt_crc32.c",
+    CRT / "src" / "mt_siphash.c",
 )
+LINK_KEY = "-DMT_LINK_KEY={1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}"
 STORAGE = CRT.parent / "project_templates" / "shared" / "storage_in_flash.c"
 ZEPHYR = "zephyr"  # its flash API, over the driver of nRF
 AREAS = {  # start, bytes, sector, names
@@ -40,7 +42,7 @@ RP2040: tuple[Callable[[], Chip], dict[str, str], int] = (
 )
 MOST = 50_000_000  # instructions of a call
 LONGEST = 100_000  # instructions until the power is lost
-SEEDS, CUTS = amount.of((48, 50), (1, 10))
+SEEDS, CUTS = amount.of((48, 50), (2, 5))
 
 
 class PowerLoss(Exception):
@@ -50,7 +52,7 @@ class PowerLoss(Exception):
 class Powered(Core):
     """A core that is powered up with what its flash holds; it loses power at an instruction or a flash operation."""
 
-    def __init__(self, name: str, memory: bytes, torn: set[int], draw: random.Random) -> None:
+    def __init__(self, name: str, memory: bytes, torn: set[int], draw: random.Random, *flags: str) -> None:
         driver = "nrf_nvmc" if name == ZEPHYR else name
         make, macros, _ = FLASHES.get(driver, RP2040)
         start, count, sector, _ = AREAS[name]
@@ -66,7 +68,7 @@ class Powered(Core):
         area = {"MT_FLASH_START": f"0x{start:x}u", "MT_FLASH_BYTES": f"{count}u", "MT_FLASH_SECTOR": f"{sector}u"}
         storage = (*test_storage.source(), "-w") if name == ZEPHYR else (STORAGE,)
         cpu = "cortex-m3" if chip.registers else "cortex-m0plus"
-        super().__init__(chip, driver, {**macros, **area}, cpu, (*SOURCES, *storage))
+        super().__init__(chip, driver, {**macros, **area}, cpu, (*SOURCES, *storage, *flags))
         if not chip.registers:
             calls = {"RE": Powered.rom_erases, "RP": Powered.rom_programs, "FC": Powered.rom_is_ready}
             self.rom({**dict.fromkeys(("IF", "EX", "CX"), lambda _: None), **calls})
@@ -164,13 +166,14 @@ class Powered(Core):
 @pytest.mark.parametrize("name", AREAS)
 def test_power_is_lost_at_any_instruction_of_an_update(name: str, seed: int) -> None:
     draw = random.Random(f"{name} {seed}")
+    flags = [LINK_KEY] * (seed % 2)
     _, count, _, names = AREAS[name]
     memory, torn = b"\xff" * count, set[int]()
     modules: Mapping[int, int] = dict.fromkeys(range(1, names + 1), 0)
     number = cuts = 0
     operations = 20
     while cuts < CUTS:
-        core = Powered(name, memory, torn, draw)
+        core = Powered(name, memory, torn, draw, *flags)
         assert core.run("boot") == 0
         assert {one: core.run("found", one) for one in modules} == modules
         assert all(core.run("counter", one) >= of for one, of in modules.items())
@@ -189,7 +192,7 @@ def test_power_is_lost_at_any_instruction_of_an_update(name: str, seed: int) -> 
             is_committing = core.memory(core.symbols["is_committing"], 1) != b"\0"
             may_be = [modules, *[{**modules, of: number}] * is_committing]
         memory, torn = core.off()
-        again = Powered(name, memory, torn, draw)
+        again = Powered(name, memory, torn, draw, *flags)
         assert again.run("boot") == 0
         found = {one: again.run("found", one) for one in modules}
         assert found in may_be, (found, may_be, cuts)

@@ -105,9 +105,11 @@ def test_every_board_is_one_of_zephyrs() -> None:
 
 
 def test_a_module_in_an_emulated_flash_is_there_in_the_next_session(tmp_path: Path) -> None:
+    """With a link key, whose challenges come from that flash: the board has no entropy driver."""
     name = need("mps2_an386").name
     keys.make(tmp_path / "own.key")
-    taken = {"template": "zephyr", "template_options": module_options(True, tmp_path / "own.key.pub")}
+    own = {**module_options(True, tmp_path / "own.key.pub"), "link_key": bytes(range(16)).hex()}
+    taken = {"template": "zephyr", "template_options": own}
     folder = mtool.prepare(
         faulty.DIGITS, board=name, folder=tmp_path / "project", options=Options(name="own", **taken)
     ).folder
