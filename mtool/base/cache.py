@@ -186,27 +186,27 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
     Raises:
         UsageError: a variable has an invalid value, or others can write to the folder.
     """
-    named, limited = environment.get(VARIABLE, ""), environment.get(LIMIT_VARIABLE, "")
-    if named == OFF:
+    folder_text, limit_text = environment.get(VARIABLE, ""), environment.get(LIMIT_VARIABLE, "")
+    if folder_text == OFF:
         return None
-    if named and not Path(named).is_absolute():
-        raise UsageError(f'{VARIABLE} is "{named}"', details=["expected: the absolute path of a folder, or off"])
-    read = _LIMIT.fullmatch(limited.upper()) if limited else None
-    if limited and read is None:
-        raise UsageError(f'{LIMIT_VARIABLE} is "{limited}"', details=["expected: bytes, for instance 200M or 1G"])
+    if folder_text and not Path(folder_text).is_absolute():
+        raise UsageError(f'{VARIABLE} is "{folder_text}"', details=["expected: the absolute path of a folder, or off"])
+    read = _LIMIT.fullmatch(limit_text.upper()) if limit_text else None
+    if limit_text and read is None:
+        raise UsageError(f'{LIMIT_VARIABLE} is "{limit_text}"', details=["expected: bytes, for instance 200M or 1G"])
     limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
-    folder = Path(named) if named else resources.cache_folder(environment)
-    if named and folder is not None:
+    folder = Path(folder_text) if folder_text else resources.cache_folder(environment)
+    if folder_text and folder is not None:
         place = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
         if not place.is_dir():
             details = ["expected  the absolute path of a folder, or off", f"found     {place}, which is not a folder"]
-            raise UsageError(f'{VARIABLE} is "{named}"', details=details)
+            raise UsageError(f'{VARIABLE} is "{folder_text}"', details=details)
     if folder is not None and folder.exists() and not is_own(folder):
         other = f"name another folder ({VARIABLE}=DIR), or do without: {VARIABLE}={OFF}"
         what = f"the cache {folder} is not yours alone: whoever can write to it decides what mtool compiles and runs"
         hint = f"chmod go-w {folder}, {other}" if folder.stat().st_uid == os.geteuid() else other
         raise UsageError(what, details=["expected  a folder of yours that only you can write to"], hint=hint)
-    return None if folder is None else Cache(folder, limit, bool(named), environment.get(KEY_VARIABLE, ""))
+    return None if folder is None else Cache(folder, limit, bool(folder_text), environment.get(KEY_VARIABLE, ""))
 
 
 def is_own(path: Path) -> bool:

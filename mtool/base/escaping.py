@@ -64,9 +64,9 @@ def comment(*lines: str, apart: bool = False) -> str:
 def _in_comment(text: str) -> str:
     r"""Return a line that can't end a comment, begin another or join the next line (as a final `\` or `??/` would)."""
     text = visible(text)
-    for there, apart in (("*/", "* /"), ("/*", "/ *"), ("??", "? ?")):
-        while there in text:
-            text = text.replace(there, apart)
+    for sequence, apart in (("*/", "* /"), ("/*", "/ *"), ("??", "? ?")):
+        while sequence in text:
+            text = text.replace(sequence, apart)
     return text[:-1] + "\\x5c" if text.endswith("\\") else text
 
 

@@ -176,11 +176,11 @@ def check_folder(folder: Path) -> None:
         UsageError: one of them is a file, or is not writable.
     """
     with _refusing(folder):
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not there.is_dir():
+        nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise _refusal(there)
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise _refusal(nearest)
 
 
 @contextmanager

@@ -191,10 +191,10 @@ def _of_basis(
     import numpy as np  # imported only to find formulas
 
     solution, _, rank, _ = np.linalg.lstsq(columns, np.array(values, np.float64), rcond=None)
-    whole = np.rint(solution)
-    if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
+    integers = np.rint(solution)
+    if rank < len(basis) or np.abs(solution - integers).max() > _WORST * max(1.0, float(np.abs(integers).max())):
         return None
-    formula = Formula(tuple((int(number), factors) for number, factors in zip(whole, basis, strict=True) if number))
+    formula = Formula(tuple((int(number), factors) for number, factors in zip(integers, basis, strict=True) if number))
     at = (formula.at(dict(zip(names, point, strict=True))) for point in points)
     return formula if all(computed == value for computed, value in zip(at, values, strict=True)) else None
 

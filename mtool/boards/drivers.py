@@ -135,19 +135,19 @@ def check_pins(ports: Mapping[Role, Mapping[str, Setting]]) -> None:
     uart = ports.get("uart")
     if uart is None:
         return
-    named = {key: str(uart[key]) for key in _OF_PINS}
+    wires = {key: str(uart[key]) for key in _OF_PINS}
     name = str(ports.get("pins", uart)["driver"])
     pins = load_all()[name].pins
     if not pins:
         of_pins = {key: driver.pins for key, driver in load_all().items() if driver.role == "pins"}
-        fitting = [driver for driver, names in of_pins.items() if all(_is_among(pin, names) for pin in named.values())]
+        fitting = [driver for driver, names in of_pins.items() if all(_is_among(pin, names) for pin in wires.values())]
         available = f"available: {', '.join(fitting or of_pins)}"
         raise ValueError(f"ports.uart: tx and rx need ports.pins, a driver that connects them; {available}")
-    for key, pin in named.items():
+    for key, pin in wires.items():
         if not _is_among(pin, pins):
             raise ValueError(f"ports.uart.{key}: {pin!r} is not a pin of {name}: {pins}")
-    if pin_number(named["tx"]) == pin_number(named["rx"]):
-        raise ValueError(f"ports.uart: tx and rx are the same pin, {named['tx']}")
+    if pin_number(wires["tx"]) == pin_number(wires["rx"]):
+        raise ValueError(f"ports.uart: tx and rx are the same pin, {wires['tx']}")
 
 
 def addresses(settings: Mapping[str, Setting]) -> dict[str, int]:

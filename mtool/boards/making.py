@@ -75,10 +75,10 @@ def is_asked(key: str, answers: Mapping[str, str]) -> bool:
 
 def lacking(facts: Mapping[str, str], entry: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the facts that are still missing, given an initial entry and the facts set so far: one of each group."""
-    there = {"flash", "ram"} if entry.get("memories") else set()
-    there |= {key for key in ("cpu",) if entry.get(key)} | {key for key in facts if facts[key]}
+    present = {"flash", "ram"} if entry.get("memories") else set()
+    present |= {key for key in ("cpu",) if entry.get(key)} | {key for key in facts if facts[key]}
     needed = [*NEEDED, *["clock"] * bool(facts.get(_UART) and not entry.get("clock_hz"))]
-    missing: list[tuple[str, ...]] = [(key,) for key in needed if key not in there]
+    missing: list[tuple[str, ...]] = [(key,) for key in needed if key not in present]
     ways = (*_FRAMEWORKS, _UART)
     return missing if entry.get("templates") or any(facts.get(key) for key in ways) else [*missing, ways]
 
@@ -102,9 +102,9 @@ def entry_of(facts: Mapping[str, str], start: Mapping[str, Any], boards: Mapping
         entry["clock_hz"] = _clock(facts["clock"])
     if facts.get("flash") or facts.get("ram"):
         entry["memories"] = _memories(facts, entry.get("memories", {}))
-    named = {key: facts[key] for key in _FRAMEWORKS if facts.get(key)}
-    if named:
-        entry["templates"] = {**entry.get("templates", {}), **named}
+    frameworks = {key: facts[key] for key in _FRAMEWORKS if facts.get(key)}
+    if frameworks:
+        entry["templates"] = {**entry.get("templates", {}), **frameworks}
     ported = {key.removeprefix(_PORTS): _port(key, facts[key], boards) for key in facts if key.startswith(_PORTS)}
     if ported:
         _add_ports(entry, ported)

@@ -29,18 +29,18 @@ def new(
     """Start a project of your own: a program around a model, its tests and its CI."""
     from mtool.commands import new_project
 
-    begun = new_project.new_project(
+    started = new_project.new_project(
         folder, model, board=board, kind=type, test_board=test_board, options=options, edits="keep" if keep else "stop"
     )
-    project = begun.project
+    project = started.project
     out.result(
         {
             "folder": str(folder),
             "board": project.board,
             "test_board": project.test_board,
             "type": project.type,
-            "fits": begun.fits,
-            "own": [*begun.own],
+            "fits": started.fits,
+            "own": [*started.own],
         }
     )
     shown = [
@@ -56,7 +56,7 @@ def new(
         path = folder / name
         if path.exists():
             out.text(f"{f'{path}/' if path.is_dir() else str(path):<34} {meaning}")
-    if begun.fits:
+    if started.fits:
         out.text(f"next: cd {folder} && mtool build")
     else:
         out.text(f"next: a smaller model, or another board: mtool check {shlex.quote(str(model))}")

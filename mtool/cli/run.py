@@ -97,11 +97,11 @@ def _print(out: Output, ran: "RunResult") -> None:
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {count(len(ran.outputs) - _SHOWN, 'more sample')}; --output Y.npz writes all")
     board = ran.prepared.board
-    for label, needed, there in (
+    for label, needed, available in (
         ("flash", ran.cost.flash(), capacity(board, FLASH)),
         ("ram", ran.cost.ram(), capacity(board, RAM)),
     ):
-        out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
+        out.text(f"  {label:<9} {needed}" + (f"   of {available}" if available else ""))
     if board.memories and ran.cost.firmware == commands.HOST_DRIVEN:
         project = ran.prepared.manifest.project
         others = project is not None and not builds_whole_framework(project.builder)

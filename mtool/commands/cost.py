@@ -662,17 +662,17 @@ def clocks(names: Sequence[str], target: Board) -> list[Clock]:
         BoardError: there is no such board.
         UsageError: a core has no table or can't run code for `target`'s core, or its clock is unknown or invalid.
     """
-    able = [core.cpu for core in cores() if target.cpu in core.runs]
+    cpus = [core.cpu for core in cores() if target.cpu in core.runs]
     result = []
     for name in names:
         board, hz = _board_and_clock(name)
         if board is None:
-            result.append(Clock(f"{hz / _HZ:g} MHz", able[0] if able else target.cpu, hz))
+            result.append(Clock(f"{hz / _HZ:g} MHz", cpus[0] if cpus else target.cpu, hz))
             continue
-        if board.cpu not in able:
+        if board.cpu not in cpus:
             raise UsageError(
                 f"--clock {name}: there is no estimate for its core",
-                details=[f"its core is {board.cpu}; code for {target.cpu} can be estimated on: {', '.join(able)}"],
+                details=[f"its core is {board.cpu}; code for {target.cpu} can be estimated on: {', '.join(cpus)}"],
                 hint="choose a board with such a core: mtool boards",
             )
         memory = board.memory_for("weights")

@@ -185,14 +185,14 @@ def check(module: Module, file_bytes: int, place: Place, limits: ModuleLimits) -
         hint = "load it into RAM: --ram; the flash that firmware can use: docs/modules.md"
         raise UsageError("the device has no flash for modules", hint=hint)
     ram_bytes = module.ram_bytes() + (file_bytes if place == Place.RAM else 0)
-    for what, needed, there in (
+    for what, needed, available in (
         ("a slot", file_bytes if place == Place.FLASH else 0, limits.flash_bytes),
         ("the RAM for modules", ram_bytes, limits.ram_bytes),
     ):
-        if needed > there:
+        if needed > available:
             raise FitError(
                 f"{module.name} does not fit into {what} on the device",
-                details=[f"needs {needed:,} B of {there:,} B"],
+                details=[f"needs {needed:,} B of {available:,} B"],
                 hint=_MORE,
             )
 

@@ -133,10 +133,10 @@ def check_interface(old: Description, new: Description) -> None:
     for what, before, after in (("inputs", old.inputs, new.inputs), ("outputs", old.outputs, new.outputs)):
         expected, actual = ([(one.name, one.dtype, tuple(one.shape)) for one in some] for some in (before, after))
         if expected != actual:
-            named = [", ".join(f"{one.name}: {tensor(one)}" for one in some) or "none" for some in (before, after)]
+            texts = [", ".join(f"{one.name}: {tensor(one)}" for one in some) or "none" for some in (before, after)]
             raise UsageError(
                 f"the {what} differ from those of the --since module",
-                details=[f"expected  {named[0]}", f"found     {named[1]}"],
+                details=[f"expected  {texts[0]}", f"found     {texts[1]}"],
                 hint="without --since it is an independent module, which can also be loaded",
             )
         for was, now in zip(before, after, strict=True):

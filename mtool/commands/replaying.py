@@ -394,12 +394,12 @@ def samples_of(path: Path, rate: int, *, is_fixed: bool = False) -> Array:
             hint=f"convert it: sox {path.name} -b 16 -r {rate} out.wav"
             + ("" if is_fixed or width != 2 else "; or set rate in [app] of mtool.toml"),
         )
-    there = len(data) // (2 * channels)
-    if not there:
+    frames = len(data) // (2 * channels)
+    if not frames:
         raise UsageError(f"{path} has no samples", hint="record it again, or leave it out")
-    if there < promised:
-        log.warning("%s ends after %d of the %d samples that its header promises", path, there, promised)
-    return np.frombuffer(data[: there * 2 * channels], "<i2").reshape(-1, channels)[:, 0]
+    if frames < promised:
+        log.warning("%s ends after %d of the %d samples that its header promises", path, frames, promised)
+    return np.frombuffer(data[: frames * 2 * channels], "<i2").reshape(-1, channels)[:, 0]
 
 
 def _labels(path: Path, settings: Settings, seconds: float) -> tuple[tuple[float, float, str], ...] | None:
@@ -462,11 +462,11 @@ def record(
         )
     with open_application(project, name, port=port, probe=probe) as program:
         data, lost = program.record(program.begin(), seconds, settings.rate)
-    whole = io.BytesIO()
-    with wave.Wave_write(whole) as file:
+    wav = io.BytesIO()
+    with wave.Wave_write(wav) as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(settings.rate)
         file.writeframes(data)
-    files.write(path, whole.getvalue())
+    files.write(path, wav.getvalue())
     return len(data) / 2 / settings.rate, lost

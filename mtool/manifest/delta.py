@@ -81,8 +81,8 @@ def _correlated(old: NDArray[np.uint8], new: NDArray[np.uint8], shifts: list[int
     if min(len(old), len(new)) < _BLOCK:
         return
     per_byte = np.min([_costs(old, new, shift, 0, len(new)) for shift in shifts], axis=0)
-    whole = len(new) // _BLOCK
-    dear = np.flatnonzero(per_byte[: whole * _BLOCK].reshape(whole, _BLOCK).mean(axis=1) > _WORTHWHILE)
+    blocks = len(new) // _BLOCK
+    dear = np.flatnonzero(per_byte[: blocks * _BLOCK].reshape(blocks, _BLOCK).mean(axis=1) > _WORTHWHILE)
     if not len(dear):
         return
     size = 1 << (len(old) + _BLOCK).bit_length()

@@ -67,9 +67,9 @@ class Front:
         if not overlap:
             return value
         state = self.state(name, np.full((overlap, *row), first))
-        whole = self.write("Concat", state.name, value, axis=0)
-        state.keep(self.write("Slice", whole, [new], [new + overlap], [0]))
-        return whole
+        joined = self.write("Concat", state.name, value, axis=0)
+        state.keep(self.write("Slice", joined, [new], [new + overlap], [0]))
+        return joined
 
     def stored(self, value: str, target: Target) -> tuple[str, Any]:
         """Return a float value in a target's type, and 0 in that type.
@@ -139,8 +139,8 @@ def check(kind: Kind, settings: Mapping[str, Any], name: str) -> None:
         value = values[parameter.name]
         least, most, but = (values.get(limit, limit) for limit in (parameter.metadata[key] for key in _KEYS))
         if not least <= value <= most or value == but:
-            named = {key: f" ({limit})" for key, limit in parameter.metadata.items() if isinstance(limit, str)}
-            lower, upper = f"{least:.10g}{named.get('least', '')}", f"{most:.10g}{named.get('most', '')}"
+            sources = {key: f" ({limit})" for key, limit in parameter.metadata.items() if isinstance(limit, str)}
+            lower, upper = f"{least:.10g}{sources.get('least', '')}", f"{most:.10g}{sources.get('most', '')}"
             text = f"{lower} or more" if most == MOST else f"{lower} to {upper}"
             if least == -MOST:
                 text = "a finite number" if but is None else f"a finite number, not {but:.10g}"

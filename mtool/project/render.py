@@ -116,11 +116,11 @@ def render(
         levels=context["sources"]["levels"],
         program="" if program is None else program.folder,
     )
-    whole = manifest.model_copy(update={"project": project})
+    complete_manifest = manifest.model_copy(update={"project": project})
     header = {f"{folders.build_header}/{BUILD_HEADER}": build_header(build_hash)}
-    complete = FileTree({**tree.files, **header, FILE_NAME: whole.to_json()})
+    complete = FileTree({**tree.files, **header, FILE_NAME: complete_manifest.to_json()})
     log.info("project: %.2f s, %s on %s, %d files", time.monotonic() - start, tmpl.name, board.name, len([*complete]))
-    return complete, whole
+    return complete, complete_manifest
 
 
 def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Template, Mapping[str, str | int | bool]]:

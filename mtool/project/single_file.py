@@ -66,9 +66,9 @@ def single_file(files: FileTree, models: Sequence[str], name: str, runtime: Runt
         for model in dict.fromkeys((name, *models))
     }
     parts = [part for group in (private, *sources.values()) for inside in group.values() for part in inside]
-    named = words(part for path in descriptors for part in parsed[path])
-    named |= words(data.decode(errors="replace") for path, data in outside.items() if path.endswith(_C))
-    inner = _Inner.of({part.name for inside in private.values() for part in inside} - named - {""}, parts)
+    public_words = words(part for path in descriptors for part in parsed[path])
+    public_words |= words(data.decode(errors="replace") for path, data in outside.items() if path.endswith(_C))
+    inner = _Inner.of({part.name for inside in private.values() for part in inside} - public_words - {""}, parts)
     headers = {path: data.decode() for path, data in runtime.headers.items()}
     headers |= {path: "\n".join(parsed[path]) for path in (*public, *functions)}
     unit = _Unit({**headers, **{path: inner.text(inside) for path, inside in private.items()}})

@@ -86,9 +86,9 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             log.info("the folders in %s are classes: %s", path, shown)
     else:
         read_samples = sampling.inputs_of(path, tensors, quantizes=True)
-        there = arrays.stored(path)
+        named_arrays = arrays.stored(path)
         inputs = {tensor.name for tensor in tensors}
-        named = [there[name] for name in _LABEL_NAMES if name in there and name not in inputs]
+        named = [named_arrays[name] for name in _LABEL_NAMES if name in named_arrays and name not in inputs]
         truth = next((array.load() for array in named if array.name == _LABEL_NAMES[0] or _are_classes(array)), None)
     if labels is not None:
         truth = labels_of(labels)

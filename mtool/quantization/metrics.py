@@ -121,9 +121,9 @@ def figures(scores: Scores, labels: Array, how: Scoring, output: Output) -> Figu
     names = how.metrics or [name for name in _of_kind(kind) if not (is_all and name == "topk")]
     metrics = _all(scores, labels, kind, how)
     by_name = {name: metrics[name] for name in names}
-    right = next((by_name[name] for name in ("top1", "accuracy") if name in by_name), None)
+    share = next((by_name[name] for name in ("top1", "accuracy") if name in by_name), None)
     missing = [] if kind != "classes" else [label for label in range(output.size) if not (labels == label).any()]
-    interval = None if right is None else wilson(round(right * len(scores)), len(scores))
+    interval = None if share is None else wilson(round(share * len(scores)), len(scores))
     return Figures(kind, len(scores), output.size, by_name, interval, tuple(missing), how.top_k)
 
 
@@ -203,17 +203,17 @@ def _checked(labels: Array, samples: int, output: Output) -> tuple[Kind, Array]:
             )
         _refuse(rows, ~np.isfinite(rows), "a finite number")
         return "values", rows
-    whole = rows.astype(np.int64)
-    if whole.shape[1] == size:
-        _refuse(rows, (whole != 0) & (whole != 1), f"0 or 1, for each score of {name}", _REAL)
-        return "binary", whole
-    if whole.shape[1] != 1:
-        raise refused(f"the labels have {whole.shape[1]} integers for each sample")
+    integers = rows.astype(np.int64)
+    if integers.shape[1] == size:
+        _refuse(rows, (integers != 0) & (integers != 1), f"0 or 1, for each score of {name}", _REAL)
+        return "binary", integers
+    if integers.shape[1] != 1:
+        raise refused(f"the labels have {integers.shape[1]} integers for each sample")
     if not output.is_row:
         raise refused(f"{name} is not a row of scores, one for each class")
-    hint = "classes count from 0" if whole.max() == size else ""
-    _refuse(rows, (whole < 0) | (whole >= size), f"a class from 0 to {size - 1}: {name} has {size} scores", hint)
-    return "classes", whole[:, 0]
+    hint = "classes count from 0" if integers.max() == size else ""
+    _refuse(rows, (integers < 0) | (integers >= size), f"a class from 0 to {size - 1}: {name} has {size} scores", hint)
+    return "classes", integers[:, 0]
 
 
 _REAL = "for real values to be predicted, write floats: labels.astype('float32')"

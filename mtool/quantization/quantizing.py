@@ -269,10 +269,10 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
     Returns:
         A line if those of the first, or of more than half of them, are far off.
     """
-    there = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
     norms = [
         node for node in model.graph.node
-        if node.op_type == "BatchNormalization" and len(node.input) == 5 and {*node.input[1:]} <= there.keys()
+        if node.op_type == "BatchNormalization" and len(node.input) == 5 and {*node.input[1:]} <= constants.keys()
     ]  # fmt: skip
     if not norms:
         return ()
@@ -281,7 +281,7 @@ def of_statistics(model: onnx.ModelProto, samples: Sequence[Sample], source: Pat
     rows = [{**sample, **features} for sample, features in zip(tried, computed, strict=True)]
     off: list[tuple[onnx.NodeProto, str]] = []
     for node in norms:
-        mean, variance = (numpy_helper.to_array(there[name]).astype(np.float64) for name in node.input[3:])
+        mean, variance = (numpy_helper.to_array(constants[name]).astype(np.float64) for name in node.input[3:])
         values = np.concatenate([row[node.input[0]] for row in rows])
         words = _difference(values, mean, variance)
         if words:
@@ -775,11 +775,11 @@ def _translated(source: Path, options: Options) -> onnx.ModelProto:
 def _put_weights_in_floats(model: onnx.ModelProto) -> None:
     """Replace integer weights of float operators (TFLite's dynamic range quantization) by their real values."""
     graph = model.graph
-    there = {tensor.name: tensor for tensor in graph.initializer}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
     for node in [*graph.node]:
-        if node.op_type != "DequantizeLinear" or not there.keys() >= {*node.input}:
+        if node.op_type != "DequantizeLinear" or not constants.keys() >= {*node.input}:
             continue
-        data, scale, *zero = (onnx.numpy_helper.to_array(there[name]) for name in node.input)
+        data, scale, *zero = (onnx.numpy_helper.to_array(constants[name]) for name in node.input)
         if scale.ndim > 1 or data.dtype.kind not in "iu":
             continue  # quantized in blocks
         axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 1)
@@ -840,13 +840,13 @@ def _quantize(prepared: Path, quantized: Path, samples: Sequence[Sample], how: S
     for layer in layers:
         grids[layer.node.name]["x"] = same.get(layer.node.input[0], grids[layer.node.name]["x"])
     fixed = {tensor: grid.parameters for tensor, grid in same.items()}
-    named = {"prepared": str(prepared), "quantized": str(quantized), "samples": samples, "grids": fixed}
-    _call("quantize", source, **named, scheme=asdict(how), forced=False)
+    arguments = {"prepared": str(prepared), "quantized": str(quantized), "samples": samples, "grids": fixed}
+    _call("quantize", source, **arguments, scheme=asdict(how), forced=False)
     in_float = _in_float(onnx.load(str(quantized)))
     if any(op in _SAMPLING and name not in how.exclude for name, op in in_float.items()):
         excluded = {name for name, op in in_float.items() if op not in (*_SAMPLING, "Relu", "Clip")}
         scheme = replace(how, exclude=(*excluded, *how.exclude))
-        _call("quantize", source, **named, scheme=asdict(scheme), forced=True)
+        _call("quantize", source, **arguments, scheme=asdict(scheme), forced=True)
     model = onnx.load(str(quantized))
     recurrent.quantized(model, layers, grids, per_channel=how.per_channel)
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):

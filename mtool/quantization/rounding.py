@@ -447,16 +447,16 @@ def _reads(nodes: Sequence[onnx.NodeProto]) -> set[str]:
 
 def prepare(model: onnx.ModelProto) -> None:
     """Give each convolution and Gemm a bias of its own, to be corrected, and equalize channels that differ a lot."""
-    there = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
     readers = [name for node in model.graph.node for name in node.input]
     for node in model.graph.node:
         has_bias = len(node.input) > 2 and bool(node.input[2])
-        if node.op_type not in (CONV, "Gemm") or not there.keys() >= {*node.input[1 : 2 + has_bias]}:
+        if node.op_type not in (CONV, "Gemm") or not constants.keys() >= {*node.input[1 : 2 + has_bias]}:
             continue
         if not has_bias or readers.count(node.input[2]) > 1:
-            weights = there[node.input[1]]
+            weights = constants[node.input[1]]
             rows = weights.dims[int(node.op_type == "Gemm" and not attributes(node).get("transB"))]
-            data = numpy_helper.to_array(there[node.input[2]]) if has_bias else np.zeros(rows, np.float32)
+            data = numpy_helper.to_array(constants[node.input[2]]) if has_bias else np.zeros(rows, np.float32)
             del node.input[2:]
             node.input.append(f"{node.name}/bias")
             model.graph.initializer.append(numpy_helper.from_array(data, node.input[2]))
@@ -468,7 +468,7 @@ def _equalize(graph: onnx.GraphProto) -> None:
 
     A channel is divided by a factor, and the weights that read it are multiplied; ReLU lets both through.
     """
-    there = {tensor.name: tensor for tensor in graph.initializer}
+    inits = {tensor.name: tensor for tensor in graph.initializer}
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
         for name in node.input:
@@ -482,9 +482,9 @@ def _equalize(graph: onnx.GraphProto) -> None:
             after = readers.get(value, [])
         names = [name for part in (node, *after[:1]) for name in part.input[1:]]
         is_chain = len(after) == 1 and node.op_type == after[0].op_type == CONV and value not in ends
-        if is_chain and all(name in there and len(readers[name]) == 1 for name in names):
+        if is_chain and all(name in inits and len(readers[name]) == 1 for name in names):
             pairs.append((node, after[0]))
-    values = {name: numpy_helper.to_array(there[name]) for pair in pairs for node in pair for name in node.input[1:]}
+    values = {name: numpy_helper.to_array(inits[name]) for pair in pairs for node in pair for name in node.input[1:]}
     spread = [np.percentile(_factors(values, *pair), (10, 90)) for pair in pairs]  # few odd channels do no harm
     uneven = [pair for pair, (low, high) in zip(pairs, spread, strict=True) if high > _UNEVEN * low]
     for layer, other in uneven * _ROUNDS:
@@ -498,7 +498,7 @@ def _equalize(graph: onnx.GraphProto) -> None:
         by_group = read.reshape(groups, -1, *read.shape[1:]) * factors.reshape(groups, 1, -1, *ones)
         values[other.input[1]] = by_group.reshape(read.shape)
     for name in {name for pair in uneven for node in pair for name in node.input[1:]}:
-        there[name].CopyFrom(numpy_helper.from_array(values[name].astype(np.float32), name))
+        inits[name].CopyFrom(numpy_helper.from_array(values[name].astype(np.float32), name))
 
 
 def _factors(values: Mapping[str, Array], node: onnx.NodeProto, other: onnx.NodeProto) -> Array:

@@ -91,9 +91,9 @@ def stored(path: Path) -> dict[str, StoredArray]:
         if file.read(len(_ZIP)) != _ZIP:
             file.seek(0)
             dtype, shape = _header(file)
-            there = os.fstat(file.fileno()).st_size - file.tell()
-            _check_length(dtype, shape, there)
-            return {"x0": StoredArray(path, "x0", dtype, shape, there)}
+            remaining = os.fstat(file.fileno()).st_size - file.tell()
+            _check_length(dtype, shape, remaining)
+            return {"x0": StoredArray(path, "x0", dtype, shape, remaining)}
         with zipfile.ZipFile(file) as whole:
             return {member.name: member for member in (_member(path, whole, info) for info in whole.infolist())}
 

@@ -78,14 +78,14 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
                 f"{folder}: this build changes the link key, so that the device loses its modules and their counters",
                 hint="add the same --link-key, use another --output-dir, or add --force",
             )
-        there, now = (loaded_modules.read(project.options, project.board) for project in (old.project, new.project))
-        assert there is not None and now is not None
+        was, now = (loaded_modules.read(project.options, project.board) for project in (old.project, new.project))
+        assert was is not None and now is not None
         is_same = (old.project.board.name, old.project.template) == (new.project.board.name, new.project.template)
-        if is_same and (there.slot_bytes, there.flash_bytes) != (now.slot_bytes, now.flash_bytes):
+        if is_same and (was.slot_bytes, was.flash_bytes) != (now.slot_bytes, now.flash_bytes):
             raise UsageError(
                 f"{folder}: this build changes the size of the slots, which would erase the modules and their counters",
-                details=[f"{loaded_modules.SLOT_BYTES}: there {there.slot_bytes}, now {now.slot_bytes}"],
-                hint=f"add --option {loaded_modules.SLOT_BYTES}={there.slot_bytes}, choose another folder with "
+                details=[f"{loaded_modules.SLOT_BYTES}: there {was.slot_bytes}, now {now.slot_bytes}"],
+                hint=f"add --option {loaded_modules.SLOT_BYTES}={was.slot_bytes}, choose another folder with "
                 "--output-dir, or use --force",
             )
     lost = [*_lost(old, new)]
@@ -97,16 +97,16 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
 
 def _lost(old: Manifest, new: Manifest) -> Iterator[str]:
     """Yield the properties of the old firmware that the new one does not have, as phrases."""
-    there, now = old.project, new.project
-    assert there is not None and now is not None
-    if there.board.name != now.board.name:
-        yield f"built for --board {there.board.name}"
-    if there.template != now.template:
-        yield f"built with --template {there.template}"
-    elif there.options.get(CHANNEL) != now.options.get(CHANNEL):
-        yield f"built with --option {CHANNEL}={there.options.get(CHANNEL)}"
-    if there.program and not now.program:
-        yield f"built with the program in {there.program}"
+    before, after = old.project, new.project
+    assert before is not None and after is not None
+    if before.board.name != after.board.name:
+        yield f"built for --board {before.board.name}"
+    if before.template != after.template:
+        yield f"built with --template {before.template}"
+    elif before.options.get(CHANNEL) != after.options.get(CHANNEL):
+        yield f"built with --option {CHANNEL}={before.options.get(CHANNEL)}"
+    if before.program and not after.program:
+        yield f"built with the program in {before.program}"
     names = {model.model for model in new.models}
     missing = [model.model for model in old.models if model.model not in names]
     if missing:

@@ -218,12 +218,12 @@ def sketch(board: Board | None) -> list[Item]:
     items = []
     for name in (name for name, able in can.items() if able):
         tool = TOOLS[name]
-        there = shutil.which(tool.program)
-        item = Item(name, "there" if there else "", "Arduino sketches", "" if there else tool.install)
-        if board is not None and there and name == "arduino-cli" and (core := _missing_core(board)):
+        path = shutil.which(tool.program)
+        item = Item(name, "there" if path else "", "Arduino sketches", "" if path else tool.install)
+        if board is not None and path and name == "arduino-cli" and (core := _missing_core(board)):
             item = Item(name, f"without the core {core}", item.needed, f"arduino-cli core install {core}")
         avr = board.toolchain if board is not None else "avr-gcc"
-        if there and name == "cmake" and (compiler := toolchain(avr, required=False)).install:
+        if path and name == "cmake" and (compiler := toolchain(avr, required=False)).install:
             item = Item(name, f"without {avr}", item.needed, compiler.install)
         items.append(item)
     return _one_of(items)
@@ -257,8 +257,8 @@ def connection(board: Board, runners: list[str]) -> list[Item]:
     ids = ", ".join(board.usb.ids) if board.usb else ""
     if is_wsl():
         rows.append(Item("WSL", platform.release(), "USB devices of Windows", "" if devices else no_device_hint()))
-    there = "; ".join(map(str, devices))
-    rows.append(Item("the board", there, f"USB {ids}" if ids else "a serial port", "" if there else no_device_hint()))
+    listed = "; ".join(map(str, devices))
+    rows.append(Item("the board", listed, f"USB {ids}" if ids else "a serial port", "" if listed else no_device_hint()))
     if sys.platform != "linux":
         return rows
     rows.append(_serial(devices[0].port if devices else ""))
@@ -337,8 +337,8 @@ def of_zephyr(board: Board | None) -> list[Item]:
     needed = [toolchain("cmake", required=True), *_west(), _dtc()]
     tree = zephyr.find()
     if tree is None:
-        named = os.environ.get("ZEPHYR_BASE", "")
-        problem = f"ZEPHYR_BASE is {named}, which is not a Zephyr tree" if named else ""
+        tree_named = os.environ.get("ZEPHYR_BASE", "")
+        problem = f"ZEPHYR_BASE is {tree_named}, which is not a Zephyr tree" if tree_named else ""
         needed.append(required("Zephyr tree", problem, "Zephyr 3.7 or newer", _WORKSPACE))
         return [*needed, _compiler(board)] if board is not None else needed
     version = zephyr.version(tree)
@@ -356,11 +356,11 @@ def _west() -> list[Item]:
 
     program = west.program()
     install = toolchains.load_all()["west"].install.partition(" && ")[0]
-    there = shutil.which(program)
-    status = _version_of([program, "--version"]) if there else ""
-    rows = [required("west", status, "Zephyr projects", "" if there else install)]
+    path = shutil.which(program)
+    status = _version_of([program, "--version"]) if path else ""
+    rows = [required("west", status, "Zephyr projects", "" if path else install)]
     lacking = [name for name in _SCRIPTS if importlib.util.find_spec(name) is None]
-    if there and Path(program).is_absolute():  # it runs with this Python
+    if path and Path(program).is_absolute():  # it runs with this Python
         status = f"without {', '.join(lacking)}" if lacking else "there"
         rows.append(required("Zephyr's scripts", status, "Python packages of Zephyr", install if lacking else ""))
     return rows
@@ -385,9 +385,9 @@ def _modules(board: Board, tree: Path) -> list[Item]:
         names = [module for module in any_of if module and (module in paths or module == hal)]
         if not names or (needed.startswith("Cortex") and not board.cpu.startswith("cortex-m")):
             continue
-        there = [module for module in names if _is_there(module, paths)]
-        install = "" if there else f"in the west workspace: west update {' '.join(names)}"
-        rows.append(required(" or ".join(names), ", ".join(there) and "there", needed, install))
+        present = [module for module in names if _is_there(module, paths)]
+        install = "" if present else f"in the west workspace: west update {' '.join(names)}"
+        rows.append(required(" or ".join(names), ", ".join(present) and "there", needed, install))
     return rows
 
 
@@ -413,10 +413,10 @@ def _compiler(board: Board) -> Item:
     needed = f"programs for {board.cpu}"
     variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
     if variant not in ("", "zephyr"):
-        named = f"{variant.upper()}_TOOLCHAIN_PATH"
-        path = os.environ.get(named, "")
+        key = f"{variant.upper()}_TOOLCHAIN_PATH"
+        path = os.environ.get(key, "")
         is_wrong = variant == "gnuarmemb" and not Path(path, "bin").is_dir()
-        fix = f"export {named}=FOLDER, the one with bin/ in it; or unset ZEPHYR_TOOLCHAIN_VARIANT" if is_wrong else ""
+        fix = f"export {key}=FOLDER, the one with bin/ in it; or unset ZEPHYR_TOOLCHAIN_VARIANT" if is_wrong else ""
         return required("compiler", f"{variant}, from ZEPHYR_TOOLCHAIN_VARIANT", needed, fix)
     sdk = _sdk()
     folder = next((folder for begin, folder in _SDK_FOLDERS if board.cpu.startswith(begin)), "")

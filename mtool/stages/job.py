@@ -206,14 +206,14 @@ def own_firmware(path: Path, deployment: Deployment) -> Path | None:
     return next((folder for digits, folder in folders.items() if build_hash and digits.startswith(build_hash)), None)
 
 
-def check_board(folder: Path, project: Project, named: str) -> None:
+def check_board(folder: Path, project: Project, board: str) -> None:
     """Check that a project is for a board; an empty name passes.
 
     Raises:
         UsageError: it is for another board.
     """
-    if named not in ("", project.board.name):
-        raise UsageError(f"{folder} is a project for {project.board.name}, not for {named}", hint="leave out --board")
+    if board not in ("", project.board.name):
+        raise UsageError(f"{folder} is a project for {project.board.name}, not for {board}", hint="leave out --board")
 
 
 def board_of(folder: Path, board: str) -> str:

@@ -160,11 +160,11 @@ def longest_operator(emitted: Emitted, time: LatencyEstimate | None, pauses: Seq
     if time is not None:
         cycles_each = (time.milliseconds - time.device_milliseconds) * time.hz / 1e3 / emitted.cost
     costs = [cost + device_cycles(step) / cycles_each for cost, step in zip(emitted.costs, plan.steps, strict=True)]
-    whole = sum(costs)
+    total = sum(costs)
     longest = max(range(len(costs)), key=costs.__getitem__, default=None)
-    share = costs[longest] / whole if longest is not None and whole else 0.0
+    share = costs[longest] / total if longest is not None and total else 0.0
     instructions = longest_stretch(costs, pauses)
-    stretch = instructions / whole if whole else 0.0
+    stretch = instructions / total if total else 0.0
 
     def part(of: float) -> LatencyEstimate | None:
         return None if time is None else replace(time, milliseconds=of * time.milliseconds, device_milliseconds=0.0)

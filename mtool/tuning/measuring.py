@@ -321,24 +321,24 @@ def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Cand
         space: the task's space.
         measured: the last measurement of each candidate, by its text.
     """
-    right = [record for record in measured.values() if record.status == "ok" and record.times]
-    if not right:
+    valid = [record for record in measured.values() if record.status == "ok" and record.times]
+    if not valid:
         return []
-    ranked = sorted(right, key=lambda record: record.median)[:_MOST]
+    ranked = sorted(valid, key=lambda record: record.median)[:_MOST]
     margin = max([_NEAR, *(3 * relative_spread(record.times) for record in ranked)])
     near = {record.candidate for record in ranked if record.median <= ranked[0].median * (1 + margin)}
     if near == {space.default.text}:
         return []
     near.add(space.default.text)
-    if _are_over(right, near):
+    if _are_over(valid, near):
         return []
-    measured_texts = {record.candidate for record in right}
+    measured_texts = {record.candidate for record in valid}
     return [candidate for candidate in space.candidates if candidate.text in near & measured_texts]
 
 
-def _are_over(right: Sequence[Measurement], near: Collection[str]) -> bool:
-    at_the_end = [record for record in right if len(record.times) >= sum(_TURNS)]
-    return len(at_the_end) > 1 and all(len(record.times) >= _TURNS[0] for record in right if record.candidate in near)
+def _are_over(valid: Sequence[Measurement], near: Collection[str]) -> bool:
+    at_the_end = [record for record in valid if len(record.times) >= sum(_TURNS)]
+    return len(at_the_end) > 1 and all(len(record.times) >= _TURNS[0] for record in valid if record.candidate in near)
 
 
 def take_turns(

@@ -293,12 +293,12 @@ class _Trier:
 def _agree(expected: Sequence[Sample], actual: Sequence[Sample]) -> bool:
     """Return whether outputs agree: integers exactly, floats within the tolerance."""
     for sample, other in zip(expected, actual, strict=True):
-        for name, right in sample.items():
-            if right.dtype.kind != "f":
-                if not np.array_equal(right, other[name]):
+        for name, reference_value in sample.items():
+            if reference_value.dtype.kind != "f":
+                if not np.array_equal(reference_value, other[name]):
                     return False
                 continue
-            scale = float(np.abs(right).max(initial=0.0))
-            if not np.allclose(right, other[name], rtol=0, atol=_TOLERANCE * scale, equal_nan=True):
+            scale = float(np.abs(reference_value).max(initial=0.0))
+            if not np.allclose(reference_value, other[name], rtol=0, atol=_TOLERANCE * scale, equal_nan=True):
                 return False
     return True

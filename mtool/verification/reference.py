@@ -186,9 +186,9 @@ def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list
     """Return a model's outputs by onnx.reference; None: it can't run the model."""
     fed: dict[str, Any] = {}
     if is_tflite(model):
-        _, whole = translated(model, options)
-        proto: str | bytes = whole.proto.SerializeToString()
-        fed = {"states": whole.states, "initial": whole.initial}
+        _, compared = translated(model, options)
+        proto: str | bytes = compared.proto.SerializeToString()
+        fed = {"states": compared.states, "initial": compared.initial}
     else:
         proto = runnable(model)
         fed = {

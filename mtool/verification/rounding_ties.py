@@ -354,14 +354,14 @@ class SampleTies:
         bounds = self._bounds(operand.source.tensor)
         if bounds is None or not bounds.open:
             return actual, 0
-        whole = self._tensors[operand.source.tensor]
-        kind = np.float64 if whole.dtype.kind == "f" else whole.dtype
+        tensor = self._tensors[operand.source.tensor]
+        kind = np.float64 if tensor.dtype.kind == "f" else tensor.dtype
         moves = operand.source.moves
         low, high = (
-            moved(end.astype(kind).reshape(whole.shape), moves).reshape(operand.shape).astype(np.float64)
+            moved(end.astype(kind).reshape(tensor.shape), moves).reshape(operand.shape).astype(np.float64)
             for end in (bounds.low, bounds.high)
         )
-        slack = _SLACK * np.maximum(1.0, np.abs(low).max(initial=0.0)) if whole.dtype.kind == "f" else 0.0
+        slack = _SLACK * np.maximum(1.0, np.abs(low).max(initial=0.0)) if tensor.dtype.kind == "f" else 0.0
         inside = [
             (low - slack <= array.astype(np.float64)) & (array.astype(np.float64) <= high + slack)
             for array in (expected, actual)

@@ -150,9 +150,9 @@ def _plan(tree: FileTree, opened: OpenFolder, old: Record, edits: Edits) -> _Pla
     digests = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
     states = {path: opened.look(path) for path in {*digests, *old.files, *old.writing}}
     theirs = {
-        path: _whose(path, there, old, is_made=path in digests)
-        for path, there in sorted(states.items())
-        if not (there.missing or old.wrote(path, there.digest) or there.digest == digests.get(path))
+        path: _whose(path, file, old, is_made=path in digests)
+        for path, file in sorted(states.items())
+        if not (file.missing or old.wrote(path, file.digest) or file.digest == digests.get(path))
     }
     ignores = {path for path in theirs if path in digests and _ignores(opened.path / path, tree)}
     theirs = {path: why for path, why in theirs.items() if path not in ignores}
@@ -172,11 +172,11 @@ def _plan(tree: FileTree, opened: OpenFolder, old: Record, edits: Edits) -> _Pla
     gone = [path for path in sorted(states) if path not in digests and path not in skipped]
     edited = {path: old.files[path] for path in skipped if path in digests and path in old.files}
     after = {path: digest for path, digest in digests.items() if path not in skipped} | edited
-    there = {path: states[path].digest for path in states if states[path].digest and path not in skipped}
+    left_digests = {path: states[path].digest for path in states if states[path].digest and path not in skipped}
     return _Plan(
         write=write,
         remove=[path for path in gone if not states[path].missing],
-        until=Record({**after, **there, **edited}, {path: digests[path] for path in write}),
+        until=Record({**after, **left_digests, **edited}, {path: digests[path] for path in write}),
         after=Record(after, left={path: theirs[path] for path in skipped - ignores}),
     )
 

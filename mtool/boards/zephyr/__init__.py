@@ -21,8 +21,8 @@ _HALS: Mapping[str, str] = {"st": "hal_stm32", "raspberrypi": "hal_rpi_pico", "g
 
 def find(folder: Path | None = None) -> Path | None:
     """Return the Zephyr tree: ZEPHYR_BASE, else the one in the west workspace around `folder`; or None."""
-    named = os.environ.get("ZEPHYR_BASE", "")
-    tree = Path(named) if named else _of_workspace((folder or Path.cwd()).resolve())
+    variable = os.environ.get("ZEPHYR_BASE", "")
+    tree = Path(variable) if variable else _of_workspace((folder or Path.cwd()).resolve())
     return tree if tree is not None and (tree / "VERSION").is_file() else None
 
 
@@ -34,8 +34,8 @@ def base(folder: Path | None = None) -> Path:
     """
     tree = find(folder)
     if tree is None:
-        named = os.environ.get("ZEPHYR_BASE", "")
-        where = f"ZEPHYR_BASE is {named}, which has no VERSION file" if named else ""
+        variable = os.environ.get("ZEPHYR_BASE", "")
+        where = f"ZEPHYR_BASE is {variable}, which has no VERSION file" if variable else ""
         details = [where or f"ZEPHYR_BASE is not set, and {folder or Path.cwd()} is not in a west workspace"]
         hint = "set ZEPHYR_BASE to the zephyr folder of your west workspace; create one with: west init && west update"
         raise BuildError("Zephyr tree not found", details=details, hint=hint)
@@ -98,11 +98,11 @@ def architecture(folder: Path, name: str) -> str:
 def hal_of(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
     """Return the module with the vendor's code that a board's chip needs ("hal_nordic"); "": unknown."""
     chips = [chip for _, board in _entries_of(tree, name, roots) for chip in board.get("socs", ())]
-    named = {str(chip["name"]) for chip in chips if isinstance(chip, dict) and "name" in chip}
-    if len(named) > 1:
-        named = named & set(re.split("[/@]", name)) or named
+    socs = {str(chip["name"]) for chip in chips if isinstance(chip, dict) and "name" in chip}
+    if len(socs) > 1:
+        socs = socs & set(re.split("[/@]", name)) or socs
     for file in sorted((tree / "soc").glob("*/**/soc.yml")):
-        if named & set(re.findall(r"name: *['\"]?([\w.-]+)", file.read_text(errors="replace"))):
+        if socs & set(re.findall(r"name: *['\"]?([\w.-]+)", file.read_text(errors="replace"))):
             vendor = file.relative_to(tree / "soc").parts[0]
             if not _selects_of_vendor(tree, file.parent):
                 return ""

@@ -253,9 +253,9 @@ def _cpu(config: Configured) -> str:
     architecture = config.kconfig.get("ARCH", "")
     if architecture == "posix":
         return "host"
-    named = next((flag.partition("=")[2] for flag in config.flags if flag.startswith(("-mcpu=", "-march=rv"))), "")
-    if named:
-        return re.split("[+_]", named)[0]
+    flag_cpu = next((flag.partition("=")[2] for flag in config.flags if flag.startswith(("-mcpu=", "-march=rv"))), "")
+    if flag_cpu:
+        return re.split("[+_]", flag_cpu)[0]
     cores = [re.fullmatch(r"CPU_(CORTEX_[AMR]\d+\w*)", symbol) for symbol in config.kconfig if config.has(symbol)]
     core = next((match[1] for match in cores if match and "_HAS_" not in match[1]), "")
     if core:

@@ -154,18 +154,18 @@ def _no_module(
     output: str, tree: Path, board: str, modules: Collection[str] | None, roots: list[Path]
 ) -> MtoolError | None:
     missing = _MISSING_FILE.search(output)
-    named = _MODULE_OF_KCONFIG.search(output)
+    symbol = _MODULE_OF_KCONFIG.search(output)
     variable = _MODULE_VARIABLE.search(output)
     if missing and _CMSIS.search(missing[1]):
         modules_needed = ["cmsis", "cmsis_6"]
-    elif named or variable or missing:
-        modules_needed = [named[1] if named else zephyr.hal_of(tree, board, roots)]
+    elif symbol or variable or missing:
+        modules_needed = [symbol[1] if symbol else zephyr.hal_of(tree, board, roots)]
     else:
         return None
     lacking = [module for module in modules_needed if module and modules is not None and module not in modules]
     if not lacking:
         return None
-    evidence = missing or named or variable
+    evidence = missing or symbol or variable
     assert evidence is not None
     what = f"{board} needs the Zephyr module {' or '.join(lacking)}, which is missing"
     details = [_line_of(output, evidence), f"available: {', '.join(sorted(modules or ())) or 'none'}"]

@@ -206,9 +206,9 @@ def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
 
 
 def _check_folder(path: Path) -> None:
-    there = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
-    if there:
-        raise UsageError(f"{path} is {there}, not a folder", hint="move it away; build files go there")
+    obstacle = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
+    if obstacle:
+        raise UsageError(f"{path} is {obstacle}, not a folder", hint="move it away; build files go there")
 
 
 def _take_build_folder(path: Path, project: Project) -> None:

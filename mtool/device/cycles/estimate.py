@@ -138,8 +138,8 @@ def cores_for(board: Board) -> tuple[Core, ...]:
     Raises:
         UsageError: there is none, or the board has no emulator that can count.
     """
-    able = tuple(core for core in cores() if board.cpu in core.runs)
-    if not able:
+    able_cores = tuple(core for core in cores() if board.cpu in core.runs)
+    if not able_cores:
         raise UsageError(
             f"can't estimate cycles for {board.name}: there is no table for {board.cpu}",
             details=[f"available tables: {', '.join(core.cpu for core in cores())}"],
@@ -151,7 +151,7 @@ def cores_for(board: Board) -> tuple[Core, ...]:
             details=["its emulator counts instructions but does not report which ones ran"] if board.emulator else [],
             hint=f"supported boards: {', '.join(_countable())}; use --clock {board.name} there for its milliseconds",
         )
-    return able
+    return able_cores
 
 
 def _countable() -> list[str]:

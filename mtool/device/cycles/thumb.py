@@ -85,9 +85,9 @@ def _group(mnemonic: str, written: str, operands: str) -> str:
 def _mnemonic(written: str) -> str:
     """Return a mnemonic as in the groups: "vcvt" for "vcvtne.f32.s32", "add" for "addsne.w"."""
     groups = group_of()
-    whole = written.split(".")[0]
-    unconditional = whole[:-2] if whole[-2:] in _CONDITIONS else whole
-    for candidate in (whole, unconditional, whole.removesuffix("s"), unconditional.removesuffix("s")):
+    base = written.split(".")[0]
+    unconditional = base[:-2] if base[-2:] in _CONDITIONS else base
+    for candidate in (base, unconditional, base.removesuffix("s"), unconditional.removesuffix("s")):
         if candidate in groups:
             return candidate
     return written

@@ -216,14 +216,14 @@ def choose_gdb_server(board: Board, name: str = "", *, template: str = "") -> st
     Raises:
         UsageError: none of the board's runners has a gdb server, or the named one has none.
     """
-    able = [runner for runner in runners_of(board, template) if all_runners()[runner].gdb_server]
-    if name and name in able:
+    runners = [runner for runner in runners_of(board, template) if all_runners()[runner].gdb_server]
+    if name and name in runners:
         return name
-    if name or not able:
+    if name or not runners:
         what = f"{name} has no gdb server for {board.name}" if name else f"{board.name} has no gdb server"
         hint = "start a gdb server yourself, and pass its address: --server HOST:PORT"
-        raise UsageError(what, details=[f"runners with a gdb server: {', '.join(able) or 'none'}"], hint=hint)
-    return able[0]
+        raise UsageError(what, details=[f"runners with a gdb server: {', '.join(runners) or 'none'}"], hint=hint)
+    return runners[0]
 
 
 def gdb_server(runner: str, job: Job, port: int) -> list[str]:

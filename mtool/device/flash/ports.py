@@ -106,8 +106,8 @@ def _portless(usb: Path) -> list[Attached]:
             vendor, product, serial = (
                 (folder / file).read_text().strip() for file in ("idVendor", "idProduct", "serial")
             )
-            named = folder / "product"
-            name = named.read_text().strip() if named.is_file() else ""
+            product_file = folder / "product"
+            name = product_file.read_text().strip() if product_file.is_file() else ""
             if vendor and product and serial and vendor != _HUBS:
                 devices.append(Attached("", f"{vendor}:{product}", serial, name))
     return devices

@@ -80,7 +80,7 @@ def load(
     *,
     delta: bytes | None = None,
     trial: int = 0,
-    progress: Callable[[int, int], None] = lambda there, whole: None,
+    progress: Callable[[int, int], None] = lambda sent, total: None,
 ) -> int:
     """Load a module's file; its model is then available in addition to the firmware's own.
 
@@ -106,26 +106,26 @@ def load(
         reply, flag, check = _DELTA_REPLY, _BY_DELTA, struct.pack("<I", zlib.crc32(delta))
     message = bytes([place | flag]) + module[:HEAD_BYTES] + check
     request = Request(Message.MT_LOAD, message, reply_bytes=1 + reply.size, work_s=_HEAD_S)
-    there, *received = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
-    for count, whole, what in ((there, module, "module"), *((count, delta or b"", "delta") for count in received)):
-        if count > len(whole):
-            details = [f"expected  at most {len(whole):,} B", f"found     {count:,} B"]
+    sent, *received = unpack(reply, client.ask([request])[0].payload, Message.MT_LOAD)
+    for count, total, what in ((sent, module, "module"), *((count, delta or b"", "delta") for count in received)):
+        if count > len(total):
+            details = [f"expected  at most {len(total):,} B", f"found     {count:,} B"]
             raise CommunicationError(f"the device claims to have more bytes than the {what} has", details=details)
     if delta is None:
-        _send(client, module, there, trial, _DATA_S, progress)
+        _send(client, module, sent, trial, _DATA_S, progress)
     else:
-        _send(client, delta, len(delta) if there == len(module) else received[0], trial, _DELTA_S, progress)
-    return int(there)
+        _send(client, delta, len(delta) if sent == len(module) else received[0], trial, _DELTA_S, progress)
+    return int(sent)
 
 
 def _send(
-    client: Client, data: bytes, there: int, trial: int, work_s: float, progress: Callable[[int, int], None]
+    client: Client, data: bytes, sent: int, trial: int, work_s: float, progress: Callable[[int, int], None]
 ) -> None:
     """Send the missing bytes, and make the device accept the whole."""
 
     def pieces() -> Iterator[Request]:
-        for offset, length in client.pieces(len(data) - there):
-            at = there + offset
+        for offset, length in client.pieces(len(data) - sent):
+            at = sent + offset
             progress(at, len(data))
             yield Request(Message.MT_DATA, struct.pack("<I", at) + data[at : at + length], work_s=work_s)
 

@@ -224,8 +224,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
         program = next((program for program in self.programs if program.specialisation.fits(arrays)), None)
         if program is None:
             program = self._build(arrays)
-        named = program.run(arrays)
-        outputs: tuple[Array, ...] = namedtupledict("Outputs", list(named))(*named.values())
+        outputs_by_name = program.run(arrays)
+        outputs: tuple[Array, ...] = namedtupledict("Outputs", list(outputs_by_name))(*outputs_by_name.values())
         return outputs
 
     def _build(self, arrays: Sequence[Array] | None) -> Program:

@@ -172,10 +172,10 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode == 0:
             return Batch(folder / "batch", models, refusals)
-        named = refused(done.output, models)
-        if not named:
+        messages = refused(done.output, models)
+        if not messages:
             raise BuildError("the batch can't be built", details=done.output.splitlines()[-20:])
-        refusals.update(named)
+        refusals.update(messages)
 
 
 def refused(output: str, models: Sequence[CModel]) -> dict[int, str]:

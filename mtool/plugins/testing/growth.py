@@ -39,12 +39,12 @@ def parts_of(prepared: BuiltProject, device: Device, sample: Sample, cost: Cost)
     parts: dict[str, dict[str, float]] = {}
     names = {operator.index: _name(operator) for operator in manifest.operators}
     unit, factor = ("instructions", 1.0) if cost.instructions is not None else ("time_us", 1e-3)
-    whole = cost.instructions if cost.instructions is not None else cost.time_ns
+    total = cost.instructions if cost.instructions is not None else cost.time_ns
     profile = device.profile(sample, repeat=1)
     for row in profile.operators:
         _add(parts, names[row.index], unit, row.median * factor)
-    if whole is not None:
-        _add(parts, REST, unit, max(whole - profile.total, 0.0) * factor)
+    if total is not None:
+        _add(parts, REST, unit, max(total - profile.total, 0.0) * factor)
     functions = {} if elf is None else dict(measure(elf, manifest).functions)
     bounds = {} if elf is None else stack.bounds(elf, manifest, [operator.function for operator in manifest.operators])
     for op in manifest.operators:

@@ -175,10 +175,10 @@ class Farm:
         self._refresh()
         address, label = where
         if not address:
-            able = [name for name, count in self._workers.items() if count]
-            if not able:
+            workers = [name for name, count in self._workers.items() if count]
+            if not workers:
                 return Ended("", "", None, f"no {self.board} is available")
-            address = min(able, key=self._busy().__getitem__)
+            address = min(workers, key=self._busy().__getitem__)
         elif address not in self._workers:
             return Ended("", address, None, f"{label} is gone")
         ident, firmware = new_id(), new_id()

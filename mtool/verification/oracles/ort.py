@@ -285,13 +285,13 @@ def _with_exact_products(model: str | bytes) -> str | bytes:
     saturates = has_products(proto) and saturate()
     if not saturates and not any(_levels(proto)):
         return model
-    whole = onnx.load(model) if isinstance(model, str) else proto
-    for attribute in _levels(whole):
+    source = onnx.load(model) if isinstance(model, str) else proto
+    for attribute in _levels(source):
         attribute.i = 0
     if saturates:
         log.warning("%s", SAYING)
-        whole = exact(whole)
-    return bytes(whole.SerializeToString())
+        source = exact(source)
+    return bytes(source.SerializeToString())
 
 
 def _levels(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
