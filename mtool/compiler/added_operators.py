@@ -8,7 +8,7 @@ GROUP = "mtool.operators"
 
 
 def entries() -> EntryPoints:
-    """Return the entry points, each a mapping of operators (mtool.compiler.operators.own_domains)."""
+    """Return the entry points, each a mapping of operators (mtool.compiler.operators.custom_domains)."""
     return entry_points(group=GROUP)
 
 

@@ -31,11 +31,11 @@ from mtool.compiler.frontend.validation import (
 )
 from mtool.compiler.ir import DType, TensorType
 from mtool.compiler.ir.types import Array
-from mtool.compiler.operators import own_domains
+from mtool.compiler.operators import custom_domains
 from mtool.compiler.operators.bounds import Bound
+from mtool.compiler.operators.custom_domains import custom_kind
 from mtool.compiler.operators.onnx_node import OPSET, OnnxNode, attributes_of
 from mtool.compiler.operators.operator import Operator
-from mtool.compiler.operators.own_domains import own_kind
 from mtool.compiler.operators.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 
 # Sequences and optionals whose structure is known: lists of values while the model is imported, nothing in C.
@@ -283,11 +283,11 @@ def _run_own(state: Importer, node: OnnxNode, operator: Operator) -> None:
                 state.add_constant(name, np.zeros(kind.shape, kind.dtype.numpy))
             return
     else:
-        attrs = own_domains.own_attributes(operator, node.attrs)
+        attrs = custom_domains.custom_attributes(operator, node.attrs)
         input_types, where = [node.kind(name) for name in node.inputs if name], f"{node.op} {node.origin}"
-        output_types = own_domains.types_of(operator, attrs, input_types, len(node.outputs), where)
+        output_types = custom_domains.types_of(operator, attrs, input_types, len(node.outputs), where)
         kinds = {name: kind for name, kind in zip(node.outputs, output_types, strict=False) if name}
-        op = own_kind(operator.domain, node.op)
+        op = custom_kind(operator.domain, node.op)
     state.types |= kinds
     node.emit(attrs, op=op)
 

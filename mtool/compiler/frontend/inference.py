@@ -11,9 +11,9 @@ from mtool.compiler.frontend.scope import domain_of
 from mtool.compiler.ir import Attributes, DType, TensorType
 from mtool.compiler.ir.types import Array
 from mtool.compiler.operators import operators
+from mtool.compiler.operators.custom_domains import custom_operators
 from mtool.compiler.operators.onnx_node import attributes_of
 from mtool.compiler.operators.operator import Operator
-from mtool.compiler.operators.own_domains import own_operators
 from mtool.compiler.operators.problems import TooLarge, Unsupported, ValueNeeded
 
 MAX_BYTES = 2**31 - 1
@@ -159,7 +159,7 @@ def operator_of(proto: onnx.NodeProto) -> Operator:
     domain = domain_of(proto.domain)
     operator = operators().get((domain, proto.op_type))
     if operator is None and domain and not onnx.defs.has(proto.op_type, domain):
-        operator = own_operators().get((domain, proto.op_type))
+        operator = custom_operators().get((domain, proto.op_type))
     return operator or Operator(proto.op_type, domain=domain)
 
 

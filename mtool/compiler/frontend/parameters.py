@@ -1,7 +1,7 @@
 """Count the parameters of an imported model: its weights and biases."""
 
 from mtool.compiler.ir import DType, Graph, Node
-from mtool.compiler.ir.control import with_own_bodies
+from mtool.compiler.ir.control import all_graphs
 
 _ELSEWHERE = {"QuantizeLinear": 1, "DequantizeLinear": 1, "Resize": 1}  # the first operand whose constants are settings
 _OF_INTEGERS = {"DequantizeLinear", "ConvInteger", "MatMulInteger"}  # operators whose integers represent real numbers
@@ -13,7 +13,7 @@ def parameter_count(graph: Graph) -> int:
     Scalars, scales, zero points, shapes and indices do not count. A constant that several operators read counts once.
     """
     sizes: dict[int, int] = {}
-    for inner in with_own_bodies(graph):
+    for inner in all_graphs(graph):
         for node in inner.nodes:
             for value in node.inputs[: _ELSEWHERE.get(node.op)]:
                 if value in inner.constants and _is_learned(node, inner, value):

@@ -122,7 +122,7 @@ class Rounds(Control):
         return Control.__str__(self) + limit
 
 
-def with_own_bodies(graph: Graph) -> Iterator[Graph]:
+def all_graphs(graph: Graph) -> Iterator[Graph]:
     """Yield a graph and all graphs inside it, outer ones before inner ones."""
     waiting = [graph]
     while waiting:

@@ -1,7 +1,7 @@
 """The operators: one record (mtool.compiler.operators.operator.Operator) with everything about each.
 
 Each module of this folder lists its records in `OPERATORS`: operators of ONNX's and onnxruntime's domains, and mtool's
-own. mtool.compiler.operators.own_domains finds those of installed packages.
+own. mtool.compiler.operators.custom_domains finds those of installed packages.
 """
 
 import functools
@@ -26,9 +26,9 @@ def operators() -> "Mapping[tuple[str, str], Operator]":
 
 def lowering_of(kind: str) -> "Operator | None":
     """Return the operator with this kind of canonical nodes, or None."""
-    from mtool.compiler.operators.own_domains import own_of_kind
+    from mtool.compiler.operators.custom_domains import custom_operator
 
-    return own_of_kind(kind) or _lowered().get(kind)
+    return custom_operator(kind) or _lowered().get(kind)
 
 
 @functools.cache

@@ -12,11 +12,11 @@ def verify(graph: Graph) -> None:
     Raises:
         AssertionError: the graph is not valid, which is a bug in the pass that made it.
     """
-    for inner in control.with_own_bodies(graph):
-        verify_own(inner)
+    for inner in control.all_graphs(graph):
+        verify_one_graph(inner)
 
 
-def verify_own(graph: Graph) -> None:
+def verify_one_graph(graph: Graph) -> None:
     """Check a graph and its nodes, but not the graphs in it.
 
     Raises:

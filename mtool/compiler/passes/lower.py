@@ -3,9 +3,9 @@
 from mtool.base.errors import ModelError, MtoolError
 from mtool.compiler import operators
 from mtool.compiler.ir import Graph
-from mtool.compiler.operators import own_domains
+from mtool.compiler.operators import custom_domains
+from mtool.compiler.operators.custom_domains import custom_operator
 from mtool.compiler.operators.lowering import Lowering
-from mtool.compiler.operators.own_domains import own_of_kind
 from mtool.compiler.operators.quantize import note_moved
 from mtool.compiler.passes.state_layout import quantize_states
 
@@ -17,9 +17,9 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
     """
     ctx = Lowering(graph, float_weights=float_weights)
     for node in graph.nodes:
-        operator = own_of_kind(node.op)
+        operator = custom_operator(node.op)
         if operator is not None:
-            own_domains.lower(operator, ctx, node)
+            custom_domains.lower(operator, ctx, node)
             continue
         try:
             operator = operators.lowering_of(node.op)

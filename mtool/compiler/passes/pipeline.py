@@ -6,7 +6,7 @@ from functools import partial
 
 from mtool.compiler.ir import Graph
 from mtool.compiler.kernels.target import Target
-from mtool.compiler.operators.verification import verify_own
+from mtool.compiler.operators.verification import verify_one_graph
 from mtool.compiler.passes.clamp_indices import clamp_indices
 from mtool.compiler.passes.control_flow import map_bodies, prune
 from mtool.compiler.passes.copies import copy_constant_inputs, copy_outputs
@@ -84,5 +84,5 @@ def _run(graph: Graph, target: Target, passes: Sequence[Callable[[Graph], Graph]
     graph = prune(map_bodies(graph, partial(_run, target=target, passes=unnamed)), deep=False)
     for step in passes:
         graph = step(graph)
-        verify_own(graph)
+        verify_one_graph(graph)
     return graph

@@ -9,7 +9,7 @@ from mtool.base.frozen import frozen
 from mtool.base.option_values import Compress, Optimize
 from mtool.boards import Board
 from mtool.compiler.ir import Graph, Node
-from mtool.compiler.ir.control import Control, with_own_bodies
+from mtool.compiler.ir.control import Control, all_graphs
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
@@ -160,7 +160,7 @@ def _growing(node: Node, graph: Graph, target: Target) -> list[Schedule]:
 
 
 def _computing(graph: Graph) -> Iterator[tuple[Graph, Node]]:
-    for part in with_own_bodies(graph):
+    for part in all_graphs(graph):
         yield from ((part, node) for node in part.nodes if not isinstance(node.attrs, (View, Control)))
 
 

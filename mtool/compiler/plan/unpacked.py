@@ -10,7 +10,7 @@ import numpy as np
 from mtool.base.frozen import frozen
 from mtool.base.option_values import PACKED, WEIGHTS, Compress
 from mtool.compiler.ir import Array, Graph, Node
-from mtool.compiler.ir.control import with_own_bodies
+from mtool.compiler.ir.control import all_graphs
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.few_bits import Packed, Weights, packed_powers, packed_stream
 from mtool.compiler.kernels.packing import round_up
@@ -266,7 +266,7 @@ def packed(schedule: Schedule, node: Node, graph: Graph, target: Target, way: Wa
 
 def can_be_packed(graph: Graph, coding: Compress) -> bool:
     """Whether a graph, or an inner one, has weights that can be packed in a way, and are enough of its constants."""
-    graphs = [*with_own_bodies(graph)]
+    graphs = [*all_graphs(graph)]
     candidates = [Weights.of(node, part) for part in graphs for node in part.nodes]
     candidates = [weights for weights in candidates if weights.can_be_packed(coding)]
     if coding != "auto" or any(weights.bits for weights in candidates):

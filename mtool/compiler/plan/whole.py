@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from mtool.base.option_values import Io
 from mtool.compiler.ir import Graph, Node, State
-from mtool.compiler.ir.control import Control, Rounds, with_own_bodies
+from mtool.compiler.ir.control import Control, Rounds, all_graphs
 from mtool.compiler.ir.node import View
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.external import External
@@ -145,7 +145,7 @@ def plan_whole(graph: Graph, options: PlanOptions, refine: Refine = lambda plan:
     Raises:
         UsageError: a requested schedule's node does not exist, or the schedule can't compute it.
     """
-    check_names(options.choices, (node.name for part in with_own_bodies(graph) for node in _computing(part)))
+    check_names(options.choices, (node.name for part in all_graphs(graph) for node in _computing(part)))
     return _plan(graph, options, "keep", refine)
 
 

@@ -10,7 +10,7 @@ from mtool.base.errors import UsageError
 from mtool.base.frozen import frozen
 from mtool.base.option_values import CODE, WEIGHTS
 from mtool.compiler.ir import Expr, Graph, Node
-from mtool.compiler.ir.control import Control, with_own_bodies
+from mtool.compiler.ir.control import Control, all_graphs
 from mtool.compiler.ir.node import View, expression_of
 from mtool.compiler.kernels import registry
 from mtool.compiler.kernels.concat import Concat
@@ -68,7 +68,7 @@ def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
 
 def named_nodes(graph: Graph) -> Iterator[tuple[Node, Graph]]:
     """Yield each node that is computed and may be tuned, with its graph, including graphs inside it."""
-    for part in with_own_bodies(graph):
+    for part in all_graphs(graph):
         for node in part.nodes:
             if not isinstance(node.attrs, View | Control | External):
                 yield node, part

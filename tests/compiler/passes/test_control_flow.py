@@ -13,7 +13,7 @@ from mtool.compiler import passes
 from mtool.compiler.frontend import ModelOptions
 from mtool.compiler.frontend.onnx_file import from_proto
 from mtool.compiler.ir import Graph
-from mtool.compiler.ir.control import Branches, Rounds, bodies_of, with_own_bodies
+from mtool.compiler.ir.control import Branches, Rounds, all_graphs, bodies_of
 from mtool.compiler.passes import control_flow
 from mtool.compiler.passes.control_flow import prune
 from mtool.compiler.plan import make_plan
@@ -100,7 +100,7 @@ def test_a_graph_without_control_flow_stays_as_it_is() -> None:
 
 def test_names_are_unique_in_all_graphs() -> None:
     graph = passes.run(nested(), HOST)
-    names = [node.name for one in with_own_bodies(graph) for node in one.nodes if node.op != "view"]
+    names = [node.name for one in all_graphs(graph) for node in one.nodes if node.op != "view"]
     assert len(names) == len({*names}) > 5
 
 
@@ -180,7 +180,7 @@ def test_no_graph_is_walked_again_at_each_level(monkeypatch: pytest.MonkeyPatch)
     found = []
     for depth in (10, 20):
         graph = passes.run(branches_in_branches(depth), HOST)
-        assert len([*with_own_bodies(graph)]) == 2 * depth + 1
+        assert len([*all_graphs(graph)]) == 2 * depth + 1
         found.append({name: walked.count(name) for name in walked})
         walked.clear()
     shallow, deep = found

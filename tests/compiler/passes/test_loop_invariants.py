@@ -5,7 +5,7 @@ from graphs import HOST
 
 from mtool.compiler import passes
 from mtool.compiler.ir import Graph
-from mtool.compiler.ir.control import with_own_bodies
+from mtool.compiler.ir.control import all_graphs
 from mtool.compiler.ir.node import Computation
 from tests.compiler.passes.test_control_flow import imported
 
@@ -28,7 +28,7 @@ def looped(body: str, rounds: int | None = LONG) -> list[Graph]:
             y = Loop ({"n" if rounds is None else "m"}, "", x) <
                 body = b ({ROUND}, float[40] a) => (bool d, float[40] r) {{ d = Identity (c) {body} }}> }}"""
     )
-    return [*with_own_bodies(passes.run(graph, HOST))]
+    return [*all_graphs(passes.run(graph, HOST))]
 
 
 @pytest.mark.parametrize("rounds", [LONG, None])
@@ -75,7 +75,7 @@ def test_work_of_a_branch_that_no_loop_repeats_stays() -> None:
                 then_branch = t () => (float[40] p) { e = Exp (x) p = Cos (e) },
                 else_branch = e () => (float[40] q) { f = Exp (x) q = Sin (f) }> }"""
     )
-    outer, *bodies = with_own_bodies(passes.run(graph, HOST))
+    outer, *bodies = all_graphs(passes.run(graph, HOST))
     assert not functions(outer)
     assert [len(functions(body)) for body in bodies] == [2, 2]
 
@@ -95,5 +95,5 @@ def test_a_value_that_each_round_gives_back_is_copied() -> None:
             y, z = Loop (m, "", x) <body = b ({ROUND}, float[40] a) => (bool d, float[40] r, float[40] row) {{
                 d = Identity (c) e = Exp (x) row = Tanh (e) r = Add (a, row) }}> }}"""
     )
-    outer, body = with_own_bodies(passes.run(graph, HOST))
+    outer, body = all_graphs(passes.run(graph, HOST))
     assert functions(outer) == ["exp", "tanh"] and not functions(body)

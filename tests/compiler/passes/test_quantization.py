@@ -5,7 +5,7 @@ from graphs import HOST
 
 from mtool.compiler import passes
 from mtool.compiler.ir import DType, Graph
-from mtool.compiler.ir.control import Control, with_own_bodies
+from mtool.compiler.ir.control import Control, all_graphs
 from mtool.compiler.kernels.dense import Dense
 from mtool.compiler.kernels.target import Target
 from mtool.compiler.passes.quantization import propagate_quantization
@@ -37,7 +37,7 @@ def graph_of(
 def borders(graph: Graph, target: Target = HOST) -> list[str]:
     """Return the types of what control nodes read and write, but for conditions and numbers of rounds."""
     made = passes.run(graph, target)
-    nodes = [(one, node) for one in with_own_bodies(made) for node in one.nodes if isinstance(node.attrs, Control)]
+    nodes = [(one, node) for one in all_graphs(made) for node in one.nodes if isinstance(node.attrs, Control)]
     kinds = [one.types[value].dtype for one, node in nodes for value in (*node.inputs, *node.outputs)]
     return [kind.label for kind in kinds if kind not in (DType.BOOL, DType.INT64)]
 
@@ -56,7 +56,7 @@ def test_what_branches_read_and_give(kind: str, zero: int) -> None:
 
 def test_kernels_of_a_body_are_integer_and_have_the_weights_of_others() -> None:
     graph = passes.run(graph_of(f"{IF} g1 = MatMul (f, w) {on_grid('g1', 'y')}"), HOST)
-    found = [(one, node) for one in with_own_bodies(graph) for node in one.nodes if isinstance(node.attrs, Dense)]
+    found = [(one, node) for one in all_graphs(graph) for node in one.nodes if isinstance(node.attrs, Dense)]
     assert len(found) == 2
     for one, node in found:
         assert [one.types[value].dtype for value in node.inputs[:2]] == [DType.INT8, DType.INT8]

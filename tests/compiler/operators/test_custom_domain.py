@@ -14,7 +14,7 @@ from onnx import helper
 
 from mtool.base.errors import ModelError, UsageError
 from mtool.compiler import added_operators, codegen
-from mtool.compiler.operators import own_domains
+from mtool.compiler.operators import custom_domains
 
 ROOT = Path(__file__).parents[3]
 BIQUAD = {"b0": 0.25, "b1": 0.5, "b2": 0.25, "a1": -0.3, "a2": 0.2}
@@ -26,9 +26,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
-    own_domains.own_operators.cache_clear()
+    custom_domains.custom_operators.cache_clear()
     yield folder
-    own_domains.own_operators.cache_clear()
+    custom_domains.custom_operators.cache_clear()
     sys.modules.pop("acme_mtool", None)
 
 

@@ -21,7 +21,7 @@ from mtool.compiler.operators.problems import Unsupported
 
 
 @functools.cache
-def own_operators() -> Mapping[tuple[str, str], Operator]:
+def custom_operators() -> Mapping[tuple[str, str], Operator]:
     """Return the operators of installed packages, by domain and name.
 
     Raises:
@@ -56,23 +56,23 @@ def _checked(operators: Any) -> Sequence[Operator]:
     return tuple(operators)
 
 
-def own_kind(domain: str, name: str) -> str:
+def custom_kind(domain: str, name: str) -> str:
     """Return the kind of an operator's nodes in a graph."""
     return f"{domain}.{name}"
 
 
-def own_of_kind(kind: str) -> Operator | None:
+def custom_operator(kind: str) -> Operator | None:
     """Return the package's operator with this kind of nodes, or None; ONNX's kinds do not load any package."""
     if "." not in kind:
         return None
     domain, _, name = kind.rpartition(".")
-    return own_operators().get((domain, name))
+    return custom_operators().get((domain, name))
 
 
 _WORDS = {int: "an integer", float: "a finite float", str: "a string"}
 
 
-def own_attributes(operator: Operator, attrs: Mapping[str, Any]) -> Attributes:
+def custom_attributes(operator: Operator, attrs: Mapping[str, Any]) -> Attributes:
     """Return a node's attributes as those of a package's operator.
 
     Raises:
