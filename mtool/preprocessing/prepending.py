@@ -17,8 +17,8 @@ from mtool.base.errors import ModelError, UsageError
 from mtool.base.spelling import did_you_mean
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.first_values import MOVING
+from mtool.compiler.frontend.model_states import STATES, model_states
 from mtool.compiler.frontend.onnx_file import read_bound
-from mtool.compiler.frontend.own_states import STATES, own_states
 from mtool.compiler.frontend.reading import opset_of, parsed, read_bytes, with_opset
 from mtool.compiler.operators.budget import Budget
 from mtool.compiler.operators.problems import OWN, REFUSED
@@ -171,7 +171,7 @@ def _read(source: Path, options: Options) -> tuple[onnx.ModelProto, dict[str, An
         proto = read_bound(source, options)
         if (opset_of(proto) or OPSET) < OPSET:
             proto = with_opset(proto, OPSET, source.name)
-        _record_states(proto, (*own_states(proto), *options.states))
+        _record_states(proto, (*model_states(proto), *options.states))
         return proto, {}
     # onnxruntime can't run LiteRT's integer arithmetic of int8 weights with float activations
     chosen = replace(options, hybrid="float") if options.hybrid == "auto" else options
@@ -208,7 +208,7 @@ def _target(proto: onnx.ModelProto, name: str, source: Path) -> Target:
     Raises:
         UsageError: there is no such input, or there are several; it is not a tensor of a fixed size.
     """
-    fed = {value for _, value in own_states(proto)} | {tensor.name for tensor in proto.graph.initializer}
+    fed = {value for _, value in model_states(proto)} | {tensor.name for tensor in proto.graph.initializer}
     inputs = {tensor.name: tensor for tensor in proto.graph.input if tensor.name not in fed}
     if (name and name not in inputs) or (not name and len(inputs) != 1):
         what = (
@@ -294,4 +294,4 @@ def _put(proto: onnx.ModelProto, front: Front, first: Target, target: Target, va
         functions = _different([*proto.functions, *front.functions])
         del proto.functions[:]
         proto.functions.extend(functions)
-    _record_states(proto, (*own_states(proto), *((output, name) for output, name, _ in states)))
+    _record_states(proto, (*model_states(proto), *((output, name) for output, name, _ in states)))

@@ -17,8 +17,8 @@ from onnx import helper
 from mtool.base.errors import ModelError
 from mtool.compiler.frontend import is_tflite
 from mtool.compiler.frontend.first_values import first_values
+from mtool.compiler.frontend.model_states import model_states
 from mtool.compiler.frontend.options import Pairs
-from mtool.compiler.frontend.own_states import own_states
 from mtool.compiler.frontend.reading import reread, runnable
 from mtool.compiler.frontend.tensors import graphs
 from mtool.compiler.frontend.tflite import builtins, products
@@ -388,7 +388,7 @@ def _litert(path: Path, samples: Sequence[Sample], options: Options, **how: Any)
 
 def states_of(path: Path, options: Options) -> Pairs:
     """Return an ONNX model's states: those in its metadata, and the user's."""
-    return (*own_states(reread(path)), *options.states)
+    return (*model_states(reread(path)), *options.states)
 
 
 def _initial_states(path: Path, options: Options) -> Sample:

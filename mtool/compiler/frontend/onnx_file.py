@@ -18,8 +18,8 @@ from mtool.compiler.frontend.dispatch import import_node
 from mtool.compiler.frontend.first_values import first_values
 from mtool.compiler.frontend.importer import Importer
 from mtool.compiler.frontend.inference import check_size, element_name
+from mtool.compiler.frontend.model_states import model_states
 from mtool.compiler.frontend.options import DEFAULTS, ModelOptions, slides_of
-from mtool.compiler.frontend.own_states import own_states
 from mtool.compiler.frontend.scope import bodies_of
 from mtool.compiler.frontend.separate import Separated, initialiser
 from mtool.compiler.frontend.user_values import check_names, constant_of
@@ -252,7 +252,7 @@ def graph_of(
     _fix_inputs(model, options.constants, title)
     separated = separated or {}
     if states is None:
-        pairs = (*own_states(model), *options.states)
+        pairs = (*model_states(model), *options.states)
         initial = _initial_values(model, {value for _, value in pairs}, budget, separated)
         states = States(pairs, initial, first_values(model.graph, pairs))
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)

@@ -17,7 +17,7 @@ def _attended(write: OnnxNode, q: str, k: str, v: str, mask: str = "") -> None:
     scale = write.attrs.get("scale") or None
     masks = [mask] * bool(mask)
     attrs = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": causal, "scale": scale}
-    write.give(write("Attention", q, k, v, *masks, **attrs))
+    write.set_output(write("Attention", q, k, v, *masks, **attrs))
 
 
 def _multi_head(write: OnnxNode) -> None:
@@ -85,7 +85,7 @@ def _rotary(write: OnnxNode) -> None:
         size = part or 2 * write.kind(cosines).shape[1]
         heads = shape[2] // size
     attrs = {"interleaved": write.attrs.get("interleaved", 0), "num_heads": heads, "rotary_embedding_dim": part}
-    write.give(write("RotaryEmbedding", x, cosines, sines, positions, **attrs))
+    write.set_output(write("RotaryEmbedding", x, cosines, sines, positions, **attrs))
 
 
 def _of_integers(draw: Draw, op: Operator) -> Case:

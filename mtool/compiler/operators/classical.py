@@ -57,13 +57,13 @@ class ClassicalNode(OnnxNode):
     def label(self, chosen: str, labels: list[int]) -> None:
         """Set the first output to the label of the chosen class, [examples]."""
         if labels == list(range(len(labels))):
-            self.give(chosen)
+            self.set_output(chosen)
         else:
-            self.give(self("Gather", labels, chosen))
+            self.set_output(self("Gather", labels, chosen))
 
     def label_of_two(self, above: str, yes: int, no: int) -> None:
         """Set the first output to one of two class labels, by a condition [examples, 1]."""
-        self.give(self("Squeeze", self("Where", above, np.int64(yes), np.int64(no)), [1]))
+        self.set_output(self("Squeeze", self("Where", above, np.int64(yes), np.int64(no)), [1]))
 
     def integer_labels(self, key: str) -> list[int]:
         """Return the class labels.
@@ -139,7 +139,7 @@ def _linear_product(write: ClassicalNode, x: str, rows: int) -> str:
 
 def _linear_regressor(write: ClassicalNode) -> None:
     targets = write.attrs.get("targets", 1)
-    write.give(transformed(write, _linear_product(write, write.matrix(), targets), write.word("post_transform")))
+    write.set_output(transformed(write, _linear_product(write, write.matrix(), targets), write.word("post_transform")))
 
 
 def _linear_classifier(write: ClassicalNode) -> None:
@@ -149,16 +149,16 @@ def _linear_classifier(write: ClassicalNode) -> None:
     rows = len(write.numbers("coefficients")) // max(features, 1)
     scores = _linear_product(write, x, rows)
     if rows > 1:
-        write.give(transformed(write, scores, transform), 1)
+        write.set_output(transformed(write, scores, transform), 1)
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels or list(range(rows)))
         return
     if len(labels) == 2:
         both = write("Concat", write("Neg", scores), scores, axis=1)
-        write.give(transformed(write, both, transform), 1)
+        write.set_output(transformed(write, both, transform), 1)
         write.label_of_two(write("Greater", scores, 0), labels[1], labels[0])
         return
     scores = transformed(write, scores, transform)
-    write.give(scores, 1)
+    write.set_output(scores, 1)
     write.label_of_two(write("GreaterOrEqual", scores, 0 if transform == "NONE" else 0.5), (labels or [1])[0], 0)
 
 
@@ -168,7 +168,7 @@ def _scaler(write: ClassicalNode) -> None:
     offset, scale = write.numbers("offset"), write.numbers("scale")
     if offset and any(offset):
         x = write("Sub", x, write.constant(offset))
-    write.give(write("Mul", x, write.constant(scale or [1.0])))
+    write.set_output(write("Mul", x, write.constant(scale or [1.0])))
 
 
 def _normalizer(write: ClassicalNode) -> None:
@@ -178,7 +178,7 @@ def _normalizer(write: ClassicalNode) -> None:
     if kind not in operators:
         raise Unsupported(f"its norm {kind!r} is unknown")
     norm = write(operators[kind], x, [1], keepdims=1)
-    write.give(write("Div", x, write("Where", write("Equal", norm, 0), 1, norm)))
+    write.set_output(write("Div", x, write("Where", write("Equal", norm, 0), 1, norm)))
 
 
 # Encoders: operators of ai.onnx.ml that prepare features and map labels.
@@ -236,7 +236,7 @@ def _one_hot(write: ClassicalNode) -> None:
         raise Unsupported(STRINGS)
     x = write.inputs[0]
     raised = write("Unsqueeze", x, [-1])
-    write.give(write("Cast", write("Equal", raised, write.constant(categories, write.dtype(x))), to=1))
+    write.set_output(write("Cast", write("Equal", raised, write.constant(categories, write.dtype(x))), to=1))
 
 
 def _imputer(write: ClassicalNode) -> None:
@@ -249,7 +249,7 @@ def _imputer(write: ClassicalNode) -> None:
     if len(values) not in (1, write.kind(x).shape[-1]):
         raise Unsupported(f"it has {plural.count(len(values), 'value')} for {write.kind(x).shape[-1]} features")
     missing = write("IsNaN", x) if np.isnan(marked) else write("Equal", x, marked)
-    write.give(write("Where", missing, write.constant(values, dtype), x))
+    write.set_output(write("Where", missing, write.constant(values, dtype), x))
 
 
 def _feature_vectorizer(write: ClassicalNode) -> None:
@@ -270,7 +270,7 @@ def _feature_vectorizer(write: ClassicalNode) -> None:
         elif width > columns:
             value = write("Pad", value, [0, 0, 0, width - columns])
         parts.append(value)
-    write.give(write("Concat", *parts, axis=1))
+    write.set_output(write("Concat", *parts, axis=1))
 
 
 def _array_feature_extractor(write: ClassicalNode) -> None:
@@ -278,12 +278,12 @@ def _array_feature_extractor(write: ClassicalNode) -> None:
     x, indices = write.inputs
     if len(write.kind(x).shape) == 1:
         x = write("Unsqueeze", x, [0])
-    write.give(write("Gather", x, write("Reshape", indices, [-1]), axis=-1))
+    write.set_output(write("Gather", x, write("Reshape", indices, [-1]), axis=-1))
 
 
 def _zip_map(write: ClassicalNode) -> None:
     """ZipMap: C has no maps, so the result is the tensor [examples, classes] of their values, in the labels' order."""
-    write.give(write.inputs[0])
+    write.set_output(write.inputs[0])
 
 
 def _look_up(ctx: Lowering, node: Node) -> None:
@@ -342,7 +342,7 @@ def _svm_regressor(write: ClassicalNode) -> None:
     result = _decision(write, seen, np.reshape(np.asarray(coefficients, np.float32), (1, -1)), rho[:1])
     if write.attrs.get("one_class"):
         result = write("Where", write("Greater", result, 0), 1, -1)
-    write.give(transformed(write, result, write.word("post_transform")))
+    write.set_output(transformed(write, result, write.word("post_transform")))
 
 
 def _svm_classifier(write: ClassicalNode) -> None:
@@ -380,7 +380,7 @@ def _svm_classifier(write: ClassicalNode) -> None:
     else:
         both = write("Concat", write("Neg", decisions), decisions, axis=1) if classes == 2 else decisions
         scores = transformed(write, both, transform)
-    write.give(scores, 1)
+    write.set_output(scores, 1)
     write.label(write("ArgMax", votes, axis=1, keepdims=0), labels)
 
 
@@ -616,7 +616,7 @@ def _regressor(write: ClassicalNode) -> None:
     if aggregate not in AGGREGATES:
         raise Unsupported(f"its aggregate_function {aggregate!r} is unknown")
     result = write.narrowed(_summed(write, x, forest, targets, aggregate, write.numbers("base_values")))
-    write.give(transformed(write, result, write.word("post_transform")))
+    write.set_output(transformed(write, result, write.word("post_transform")))
 
 
 def _classifier(write: ClassicalNode) -> None:
@@ -628,7 +628,7 @@ def _classifier(write: ClassicalNode) -> None:
     if len(ids) > 1 or len(labels) > 2:
         scores = write.narrowed(_summed(write, x, forest, len(labels), "SUM", base))
         write.label(write("ArgMax", scores, axis=1, keepdims=0), labels)
-        write.give(transformed(write, scores, transform), 1)
+        write.set_output(transformed(write, scores, transform), 1)
         return
     forest.leaves = [[(0, weight) for _, weight in leaf] for leaf in forest.leaves]
     score = write.narrowed(_summed(write, x, forest, 1, "SUM", base[-1:]))
@@ -636,11 +636,11 @@ def _classifier(write: ClassicalNode) -> None:
     yes, no = (labels[1], labels[0]) if len(labels) == 2 else (1, 0)
     write.label_of_two(write("Greater", score, 0.5 if positive else 0), yes, no)
     if transform == "PROBIT":
-        write.give(transformed(write, score, transform), 1)
+        write.set_output(transformed(write, score, transform), 1)
         return
     other = write("Sub", 1, score) if positive else write("Neg", score)
     both = write("Concat", other, score, axis=1)
-    write.give(transformed(write, both, transform if transform == "LOGISTIC" and not positive else "NONE"), 1)
+    write.set_output(transformed(write, both, transform if transform == "LOGISTIC" and not positive else "NONE"), 1)
 
 
 def _ensemble(write: ClassicalNode) -> None:
@@ -651,7 +651,7 @@ def _ensemble(write: ClassicalNode) -> None:
     targets = int(write.attrs.get("n_targets", 1 + max(write.attrs["leaf_targetids"], default=0)))
     result = _summed(write, x, forest, targets, AGGREGATES[aggregate], [])
     after = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[write.attrs.get("post_transform", 0)]
-    write.give(transformed(write, result, after))
+    write.set_output(transformed(write, result, after))
 
 
 def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:

@@ -222,7 +222,7 @@ def _finish_fused(write: OnnxNode, value: str) -> None:
         value = write("Add", value, write.input(3))
     name, numbers = write.word("activation", ""), write.attrs.get("activation_params") or ()
     parameters = dict(zip(FUSED_ACTIVATIONS.get(name, ()), numbers, strict=False))
-    write.give(activated(write, value, name, parameters))
+    write.set_output(activated(write, value, name, parameters))
 
 
 def _attrs(write: OnnxNode) -> dict[str, Any]:

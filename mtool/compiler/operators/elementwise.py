@@ -352,7 +352,7 @@ def _gelu_of_sum(approximate: str) -> Canonical:
 
     def form(write: OnnxNode) -> None:
         x = write("Add", write.input(0), write.input(1)) if write.input(1) else write.input(0)
-        write.give(write("Gelu", x, approximate=approximate))
+        write.set_output(write("Gelu", x, approximate=approximate))
 
     return form
 
@@ -360,7 +360,7 @@ def _gelu_of_sum(approximate: str) -> Canonical:
 def _quick_gelu(write: OnnxNode) -> None:
     """QuickGelu: x * sigmoid(alpha * x)."""
     x = write.input(0)
-    write.give(write("Mul", x, write("Sigmoid", write("Mul", x, write.attrs.get("alpha", 1.702)))))
+    write.set_output(write("Mul", x, write("Sigmoid", write("Mul", x, write.attrs.get("alpha", 1.702)))))
 
 
 def _qlinear_where(parts: QLinear) -> None:

@@ -333,7 +333,7 @@ def _fused_gemm(write: OnnxNode) -> None:
         key: write.attrs[keys[key]] for key in FUSED_ACTIVATIONS.get(name, ()) if keys.get(key) in write.attrs
     }
     attrs = {key: value for key, value in write.attrs.items() if not key.startswith("activation")}
-    write.give(activated(write, write("Gemm", *filter(None, write.inputs), **attrs), name, parameters))
+    write.set_output(activated(write, write("Gemm", *filter(None, write.inputs), **attrs), name, parameters))
 
 
 def _fused_matmul(write: OnnxNode) -> None:
@@ -348,7 +348,7 @@ def _fused_matmul(write: OnnxNode) -> None:
         operands.append(value)
     product = write("MatMul", *operands)
     alpha = write.attrs.get("alpha", 1.0)
-    write.give(product if alpha == 1 else write("Mul", product, alpha))
+    write.set_output(product if alpha == 1 else write("Mul", product, alpha))
 
 
 def _scaled(write: OnnxNode, product: str, scale: str, bias: str) -> str:
@@ -370,14 +370,14 @@ def integer_product(write: OnnxNode, a: str, b: str, points: tuple[str, str]) ->
 def _to_float(write: OnnxNode) -> None:
     """MatMulIntegerToFloat(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
     product = integer_product(write, write.input(0), write.input(1), (write.input(4), write.input(5)))
-    write.give(_scaled(write, product, write("Mul", write.input(2), write.input(3)), write.input(6)))
+    write.set_output(_scaled(write, product, write("Mul", write.input(2), write.input(3)), write.input(6)))
 
 
 def _dynamic(write: OnnxNode) -> None:
     """DynamicQuantizeMatMul(A, B, B's scale, B's zero point, bias): A is quantized to uint8 by its own range."""
     codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
     product = integer_product(write, codes, write.input(1), (point, write.input(3)))
-    write.give(_scaled(write, product, write("Mul", scale, write.input(2)), write.input(4)))
+    write.set_output(_scaled(write, product, write("Mul", scale, write.input(2)), write.input(4)))
 
 
 def _n_bits(write: OnnxNode) -> None:
@@ -421,7 +421,7 @@ def _n_bits(write: OnnxNode) -> None:
         real = (codes.astype(np.float32) - points[:, groups].astype(np.float32)) * scales[:, groups].astype(np.float32)
         weights = write.constant(np.ascontiguousarray(real.T), dtype)
     result = write("MatMul", x, weights)
-    write.give(write("Add", result, write.input(5)) if write.input(5) else result)
+    write.set_output(write("Add", result, write.input(5)) if write.input(5) else result)
 
 
 def _sized(write: OnnxNode, index: int, role: str, count: int) -> Array:

@@ -329,7 +329,7 @@ def _size_form(node: OnnxNode) -> None:
 
 def _expand_dims(write: OnnxNode) -> None:
     axis = write.state.value_of(write.input(1), "axis")
-    write.give(write("Unsqueeze", write.input(0), np.reshape(axis, -1).astype(np.int64)))
+    write.set_output(write("Unsqueeze", write.input(0), np.reshape(axis, -1).astype(np.int64)))
 
 
 def _qlinear_concat(parts: QLinear) -> None:

@@ -487,7 +487,7 @@ def _simplified(write: OnnxNode) -> None:
     """SimplifiedLayerNormalization, which onnxruntime's optimizer writes into ONNX's domain."""
     write.refuse(**{"second output": "".join(write.outputs[1:])})
     attrs = {"axis": write.attrs.get("axis", -1), "epsilon": write.attrs.get("epsilon", 1e-5)}
-    write.give(write("RMSNormalization", write.input(0), write.input(1), **attrs))
+    write.set_output(write("RMSNormalization", write.input(0), write.input(1), **attrs))
 
 
 def _skip(simplified: bool) -> Canonical:
@@ -505,8 +505,8 @@ def _skip(simplified: bool) -> Canonical:
         else:
             beta = write.input(3)
             result = write("LayerNormalization", total, gamma, *[beta] * bool(beta), axis=-1, epsilon=epsilon)
-        write.give(result)
-        write.give(total, 3)
+        write.set_output(result)
+        write.set_output(total, 3)
 
     return written
 

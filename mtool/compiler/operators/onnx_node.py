@@ -253,7 +253,7 @@ class OnnxNode:
         """Add a constant and return its name."""
         return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
 
-    def give(self, value: str, index: int = 0) -> None:
+    def set_output(self, value: str, index: int = 0) -> None:
         """Set the operator's output `index`, if the node has it, to a value."""
         if index < len(self.outputs) and self.outputs[index]:
             self.write("Identity", [value], [self.outputs[index]])
@@ -308,7 +308,7 @@ def computed(*roles: str) -> Canonical:
 def as_in_onnx(node: OnnxNode) -> None:
     """The form of an operator of another domain that is also in ONNX."""
     for index, output in enumerate(node.several(node.op, len(node.outputs), *node.inputs, **node.attrs)):
-        node.give(output, index)
+        node.set_output(output, index)
 
 
 # The valid ranges of constant indices and lengths among a node's inputs.

@@ -54,23 +54,23 @@ def _quant(write: OnnxNode) -> None:
     signed, narrow = (_flag(write, name) for name in ("signed", "narrow"))
     rounding, bits = _rounding(write, "ROUND"), _bits(write, width, "bit_width")
     if signed and bits == 1:
-        _give(write, _signs(write, _steps(write, x, scale, point)), scale, point, (-1, 1))
+        _set_output(write, _signs(write, _steps(write, x, scale, point)), scale, point, (-1, 1))
         return
     ends = _ends(bits, signed=signed, narrow=narrow)
     grid = None if x in write.state.constants else _Grid.of(write, x, scale, point, ends)
     if grid is None or rounding is not NEAREST or grid.point.any():
         steps = write("Clip", _steps(write, x, scale, point), *(np.float32(end) for end in ends))
-        _give(write, rounding(write, steps), scale, point, ends)
+        _set_output(write, rounding(write, steps), scale, point, ends)
         return
     if ends != grid.limits:
         x = write("Clip", x, *(np.float32(end) * grid.scale for end in ends))
-    grid.give(write, write("QuantizeLinear", x, grid.scale, grid.point))
+    grid.set_output(write, write("QuantizeLinear", x, grid.scale, grid.point))
 
 
 def _bipolar(write: OnnxNode) -> None:
     """BipolarQuant (x, scale): the signs, that of 0 is positive."""
     x, scale = _inputs(write, 2)
-    _give(write, _signs(write, x), scale, write.constant(0), (-1, 1))
+    _set_output(write, _signs(write, x), scale, write.constant(0), (-1, 1))
 
 
 def _trunc(write: OnnxNode) -> None:
@@ -85,13 +85,13 @@ def _trunc(write: OnnxNode) -> None:
     bits = _bits(write, others[-1], "output_bit_width")
     if len(others) == 1:
         divisor = np.float32(2.0 ** (_bits(write, width, "input_bit_width") - bits))
-        _give(write, rounding(write, write("Div", numbers, divisor)), scale, point, None)
+        _set_output(write, rounding(write, write("Div", numbers, divisor)), scale, point, None)
         return
     ends = _ends(bits, signed=_flag(write, "signed", 1), narrow=_flag(write, "narrow", 0))
     old, new = (_positive(write, name, role) for name, role in ((scale, "scale"), (others[0], "output_scale")))
     divisors = np.exp2(np.round(np.log2(new / old)))
     numbers = write("Clip", write("Div", numbers, divisors), *(np.float32(end) for end in ends))
-    _give(write, rounding(write, numbers), others[0], write("Div", point, divisors), ends)
+    _set_output(write, rounding(write, numbers), others[0], write("Div", point, divisors), ends)
 
 
 @frozen
@@ -137,21 +137,21 @@ class _Grid:
         limits = np.iinfo(self.point.dtype)
         return int(limits.min), int(limits.max)
 
-    def give(self, write: OnnxNode, integers: str) -> None:
+    def set_output(self, write: OnnxNode, integers: str) -> None:
         """Set the output to integers, as real numbers."""
         parameters = (write.constant(data, data.dtype) for data in (self.scale, self.point))
         blocks = {"block_size": self.block} if self.block else {}
         write.write("DequantizeLinear", [integers, *parameters], write.outputs, axis=self.axis, **blocks)
 
 
-def _give(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int, int] | None) -> None:
+def _set_output(write: OnnxNode, numbers: str, scale: str, point: str, ends: tuple[int, int] | None) -> None:
     """Set the output to whole numbers in a range, less the zero point and times the scale."""
     grid = _Grid.of(write, write.inputs[0], scale, point, ends)
     if grid is not None:
         code = helper.np_dtype_to_tensor_dtype(grid.point.dtype)
-        grid.give(write, write("Cast", numbers, to=code))
+        grid.set_output(write, write("Cast", numbers, to=code))
         return
-    write.give(write("Mul", write("Sub", numbers, point), scale))
+    write.set_output(write("Mul", write("Sub", numbers, point), scale))
 
 
 def _steps(write: OnnxNode, x: str, scale: str, point: str) -> str:

@@ -11,7 +11,7 @@ STATES = "mtool.states"
 """The key of the metadata: a JSON list of pairs [output, input], each of which is a state."""
 
 
-def own_states(model: onnx.ModelProto) -> Pairs:
+def model_states(model: onnx.ModelProto) -> Pairs:
     """Return the outputs and the inputs that they feed in the next call.
 
     Raises:
