@@ -191,10 +191,10 @@ def of_user(environment: Mapping[str, str] = os.environ) -> Cache | None:
         return None
     if folder_text and not Path(folder_text).is_absolute():
         raise UsageError(f'{VARIABLE} is "{folder_text}"', details=["expected: the absolute path of a folder, or off"])
-    read = _LIMIT.fullmatch(limit_text.upper()) if limit_text else None
-    if limit_text and read is None:
+    match = _LIMIT.fullmatch(limit_text.upper()) if limit_text else None
+    if limit_text and match is None:
         raise UsageError(f'{LIMIT_VARIABLE} is "{limit_text}"', details=["expected: bytes, for instance 200M or 1G"])
-    limit = int(read[1]) * _UNITS[read[2]] if read else DEFAULT_LIMIT
+    limit = int(match[1]) * _UNITS[match[2]] if match else DEFAULT_LIMIT
     folder = Path(folder_text) if folder_text else resources.cache_folder(environment)
     if folder_text and folder is not None:
         place = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)

@@ -120,7 +120,7 @@ def _own_folder() -> tuple[Path, int]:
     Raises:
         UsageError: there is no such folder.
     """
-    refused = []
+    reasons = []
     for above, path in candidates():
         try:
             if above is not None and above.stat().st_uid != os.geteuid():
@@ -130,7 +130,7 @@ def _own_folder() -> tuple[Path, int]:
                 path.mkdir(mode=0o700)
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as failed:
-            refused.append(f"{path}: {failed.strerror or failed}")
+            reasons.append(f"{path}: {failed.strerror or failed}")
             continue
         status = os.fstat(handle)
         if status.st_uid == os.geteuid():
@@ -138,8 +138,8 @@ def _own_folder() -> tuple[Path, int]:
                 os.fchmod(handle, 0o700)
             return path, handle
         os.close(handle)
-        refused.append(f"{path}: it belongs to another user")
-    raise UsageError("no usable folder for locks", details=refused, hint="set XDG_STATE_HOME to a folder of your own")
+        reasons.append(f"{path}: it belongs to another user")
+    raise UsageError("no usable folder for locks", details=reasons, hint="set XDG_STATE_HOME to a folder of your own")
 
 
 def candidates() -> Iterator[tuple[Path | None, Path]]:

@@ -144,22 +144,22 @@ def _port(key: str, text: str, boards: Mapping[str, Board]) -> dict[str, Any]:
         if copied is None:
             raise UsageError(f"{name} has no {key}", details=[f"its ports: {', '.join(board.ports) or 'none'}"])
         return dict(copied)
-    read: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in filter(None, (item.strip() for item in settings.split(","))):
         match = _SETTING.fullmatch(part)
         if match is None:
             hint = f"example: {key}=DRIVER:base=0x40011000,enable=0x40023844.4,tx=PA9"
             raise UsageError(f"{key}: {part!r} is not KEY=VALUE", hint=hint)
         is_rate = match[1] == "hz" or match[1].endswith("_hz")
-        read[match[1]] = _clock(match[2]) if is_rate and _CLOCK.fullmatch(match[2]) else _setting(match[2])
-    hz = {"hz": read.pop("hz")} if role == "timer" and "hz" in read else {}
+        values[match[1]] = _clock(match[2]) if is_rate and _CLOCK.fullmatch(match[2]) else _setting(match[2])
+    hz = {"hz": values.pop("hz")} if role == "timer" and "hz" in values else {}
     try:
-        drivers.check(role, name, read)
+        drivers.check(role, name, values)
     except ValueError as wrong:
         having = [item for item, board in boards.items() if (board.timer and role == "timer") or role in board.ports]
         details = [] if name in drivers.load_all() else [f"or copy it from a board: {', '.join(having)}"]
         raise UsageError(str(wrong), details=details, hint="see docs/add-a-board.md") from None
-    return {"driver": name, **read, **hz}
+    return {"driver": name, **values, **hz}
 
 
 def _setting(text: str) -> drivers.Setting:

@@ -116,10 +116,10 @@ def usage_error(wrong: TyperException) -> UsageError:
     if what.startswith("got unexpected extra argument"):
         hint = f"give the board with --board, and put names with spaces in quotes; {page}"
     invalid = re.match(r"invalid value for ('\S+'|.*?): ", what)
-    refused: list[Any] = getattr(wrong.__cause__, "errors", list)()
-    if invalid is None or not refused:
+    errors: list[Any] = getattr(wrong.__cause__, "errors", list)()
+    if invalid is None or not errors:
         return UsageError(what, hint=hint)
-    where, value, reason = invalid[0], str(refused[0]["input"]), refused[0]["msg"].removesuffix(".")
+    where, value, reason = invalid[0], str(errors[0]["input"]), errors[0]["msg"].removesuffix(".")
     allowed = re.findall(r"'([^']*)'", reason.partition(" is not one of ")[2])
     if allowed:
         return UsageError(
@@ -128,7 +128,7 @@ def usage_error(wrong: TyperException) -> UsageError:
         )
     from mtool.base import records
 
-    return UsageError(f"{where}{records.message(refused[0])}", hint=page)
+    return UsageError(f"{where}{records.message(errors[0])}", hint=page)
 
 
 def _correction(message: str) -> str:

@@ -197,15 +197,15 @@ def check(module: Module, file_bytes: int, place: Place, limits: ModuleLimits) -
             )
 
 
-def explained(refused: DeviceError, module: Module) -> MtoolError:
+def explained(error: DeviceError, module: Module) -> MtoolError:
     """Return an error that explains why the device refused a module."""
-    if Status.MT_NO_MEMORY.name in str(refused):
+    if Status.MT_NO_MEMORY.name in str(error):
         return FitError(
             f"{module.name} does not fit beside the device's other modules",
             details=[f"it needs {module.ram_bytes():,} B of RAM, and an entry for its name in the journal of counters"],
             hint=_MORE,
         )
-    if Status.MT_BAD_SIGNATURE.name in str(refused):
+    if Status.MT_BAD_SIGNATURE.name in str(error):
         reason = "it is not signed"
         if module.is_signed:
             reason = f"its key id is {module.key_id.hex()}: not the firmware's key, or replaced, or a changed header"
@@ -216,16 +216,16 @@ def explained(refused: DeviceError, module: Module) -> MtoolError:
             details=[reason],
             hint="sign it with the private key that matches the firmware's public key: mtool module --key FILE",
         )
-    if Status.MT_MISSING_IMPORT.name in str(refused) and module.kind == Kind.BYTECODE:
+    if Status.MT_MISSING_IMPORT.name in str(error) and module.kind == Kind.BYTECODE:
         return DeviceError(
             f"{module.name} calls a kernel that the firmware does not have",
             hint="build the firmware with all of MT_BYTECODE_INT8, MT_BYTECODE_FLOAT32 and MT_BYTECODE_MAP",
         )
-    if Status.MT_MISSING_IMPORT.name in str(refused):
+    if Status.MT_MISSING_IMPORT.name in str(error):
         names = [exports.BY_HASH[key].name if key in exports.BY_HASH else f"{key:#010x}" for key in module.imports]
         return DeviceError(
             f"{module.name} calls a function that the firmware does not have",
             details=[f"it calls {', '.join(names)}"],
             hint=f"build the firmware with --option definitions=MT_MODULE_MATH={exports.level(module.imports)}",
         )
-    return refused
+    return error

@@ -165,25 +165,25 @@ def find(folder: Path | None = None) -> UserProject | None:
     Raises:
         UsageError: its `mtool.toml` can't be read, or has an invalid key or value.
     """
-    read = configuration.load(folder)
-    if read.file is None or not read.project:
-        if read.file is not None and read.options:
-            raise UsageError(f"{read.file} has [options] but no [project]", hint="add it, with the model and the board")
+    conf = configuration.load(folder)
+    if conf.file is None or not conf.project:
+        if conf.file is not None and conf.options:
+            raise UsageError(f"{conf.file} has [options] but no [project]", hint="add it, with the model and the board")
         return None
-    texts = _texts(read.file, read.project)
+    texts = _texts(conf.file, conf.project)
     for key in ("model", "board"):
         if not texts.get(key):
-            raise UsageError(f"{read.file}: [project] lacks {key}", hint=f'add: {key} = ".."')
+            raise UsageError(f"{conf.file}: [project] lacks {key}", hint=f'add: {key} = ".."')
     kind = texts.get("type", "standalone")
     if kind not in get_args(ProjectType):
         details = [f"expected one of {', '.join(get_args(ProjectType))}"]
-        raise UsageError(f"{read.file}: type can't be {kind!r}", details=details)
+        raise UsageError(f"{conf.file}: type can't be {kind!r}", details=details)
     is_app = kind in applications.APPLICATIONS
-    if read.app and not is_app:
+    if conf.app and not is_app:
         details = [f"its type is {kind}; applications: {', '.join(applications.APPLICATIONS)}"]
-        raise UsageError(f"{read.file} has [app], but is not an application", details=details)
-    settings = applications.settings_of(kind, read.app, str(read.file)) if is_app else None
-    root = read.file.parent
+        raise UsageError(f"{conf.file} has [app], but is not an application", details=details)
+    settings = applications.settings_of(kind, conf.app, str(conf.file)) if is_app else None
+    root = conf.file.parent
     return UserProject(
         folder=root,
         model=root / texts["model"],
@@ -191,7 +191,7 @@ def find(folder: Path | None = None) -> UserProject | None:
         test_board=texts.get("test_board", "") or texts["board"],
         type=TypeAdapter(ProjectType).validate_python(kind),
         options={
-            key: _placed(root, key, value) for key, value in checked_options(read.options, str(read.file)).items()
+            key: _placed(root, key, value) for key, value in checked_options(conf.options, str(conf.file)).items()
         },
         settings=settings,
     )

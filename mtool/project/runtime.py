@@ -34,12 +34,12 @@ def runtime_headers(files: Iterable[FileTree], headers: FileTree) -> list[str]:
 def _reached(texts: Iterable[bytes], runtime: FileTree) -> list[str]:
     """Return the runtime's files whose headers the texts include, directly or indirectly."""
     by_header = {Path(path).stem: path for path in runtime}
-    waiting, needed = [*texts], set[str]()
+    waiting, reached = [*texts], set[str]()
     while waiting:
         text = waiting.pop()
         last = text.find(b"\n", max(text.rfind(b"#"), 0))  # megabytes of constants may follow
         included = {name.decode() for name in _INCLUDE.findall(text, 0, last if last >= 0 else len(text))}
-        new = {by_header[name] for name in included & by_header.keys()} - needed
-        needed |= new
+        new = {by_header[name] for name in included & by_header.keys()} - reached
+        reached |= new
         waiting += [runtime[path] for path in new]
-    return sorted(needed)
+    return sorted(reached)

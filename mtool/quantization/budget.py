@@ -475,9 +475,9 @@ class Search:
             cost = point.cost
             return (cost.flash or point.weight_bytes, cost.ram or 0, cost.ms or 0, -point.score.sqnr_db)
 
-        every = {costs(point): point for point in self.points.values()}
-        worse = {row for row in every for other in every if row != other and all(np.array(other) <= np.array(row))}
-        return tuple(every[point] for point in sorted({*every.keys() - worse, costs(chosen)})[::-1])
+        by_cost = {costs(point): point for point in self.points.values()}
+        worse = {row for row in by_cost for other in by_cost if row != other and all(np.array(other) <= np.array(row))}
+        return tuple(by_cost[point] for point in sorted({*by_cost.keys() - worse, costs(chosen)})[::-1])
 
     def _none(self) -> FitError:
         """Return the error with the models that were tried, and the nearest."""

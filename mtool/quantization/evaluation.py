@@ -189,7 +189,7 @@ def evaluations(
 def run(
     model: CompiledModel,
     prepared: BuiltProject,
-    read: Data,
+    data: Data,
     scoring: Scoring,
     deployment: Deployment,
     listener: Listener = lambda done, total: None,
@@ -200,10 +200,10 @@ def run(
 
     With states, the samples are one sequence, and nothing is kept.
     """
-    start, tensor, total = time.monotonic(), _scores(model.manifest, scoring.output), len(read.samples)
+    start, tensor, total = time.monotonic(), _scores(model.manifest, scoring.output), len(data.samples)
     is_sequence = bool(model.manifest.states)
     with _results(prepared, tensor, keeps=keeps and not is_sequence) as (results, add):
-        numbered = ((sample, number if is_sequence else 0) for number, sample in enumerate(read.samples))
+        numbered = ((sample, number if is_sequence else 0) for number, sample in enumerate(data.samples))
         keys = [dataset.hash_of([sample], b"%d" % number).digest()[:_KEY_BYTES] for sample, number in numbered]
         missing = [number for number, key in enumerate(keys) if key not in results]
         reused = total - len(missing)
@@ -216,21 +216,21 @@ def run(
 
         if missing:
             with deployment.open(prepared) as device:
-                infer_all(device, prepared, [read.samples[number] for number in missing], deployment, keep)
+                infer_all(device, prepared, [data.samples[number] for number in missing], deployment, keep)
         outputs = [{tensor.name: results[key]} for key in keys]
-    metrics = judged(model.manifest, outputs, read, scoring)
+    metrics = judged(model.manifest, outputs, data, scoring)
     return _logged(Evaluation(model.path.name, prepared.board.name, metrics, reused), start)
 
 
-def _logged(done: Evaluation, start: float) -> Evaluation:
-    note = f", {done.reused:,} of them kept from an earlier run" if done.reused else ""
-    where = f"by {done.reference}" if done.reference else f"on {done.board}"
-    what = f"{done.model} {where}, {plural.count(done.figures.samples, 'sample')}{note}"
+def _logged(evaluation: Evaluation, start: float) -> Evaluation:
+    note = f", {evaluation.reused:,} of them kept from an earlier run" if evaluation.reused else ""
+    where = f"by {evaluation.reference}" if evaluation.reference else f"on {evaluation.board}"
+    what = f"{evaluation.model} {where}, {plural.count(evaluation.figures.samples, 'sample')}{note}"
     log.info("  %-9s %4.1f s   %s", "evaluate", time.monotonic() - start, what)
-    return done
+    return evaluation
 
 
-def judged(manifest: Manifest, outputs: Sequence[Sample], read: Data, scoring: Scoring) -> Figures:
+def judged(manifest: Manifest, outputs: Sequence[Sample], data: Data, scoring: Scoring) -> Figures:
     """Compute the metrics of a model's outputs for labelled samples; integers are dequantized first.
 
     If each sample has a label of 0 or 1 instead of a class, and the output is an input's reconstruction, its error is
@@ -240,15 +240,15 @@ def judged(manifest: Manifest, outputs: Sequence[Sample], read: Data, scoring: S
         UsageError: the labels don't suit the output or the metrics, or it is not clear which output has the scores.
         ModelError: an output is not finite.
     """
-    assert read.labels is not None
+    assert data.labels is not None
     tensor = _scores(manifest, scoring.output)
     rows = np.stack([sampling.real(np.asarray(output[tensor.name]), tensor).reshape(-1) for output in outputs])
-    rebuilt = _rebuilt(manifest, tensor) if read.labels.shape[1:] == (1,) else None
+    rebuilt = _rebuilt(manifest, tensor) if data.labels.shape[1:] == (1,) else None
     if rebuilt is None:
-        return figures(rows, read.labels, scoring, output_of(tensor))
-    inputs = [sampling.real(np.asarray(sample[rebuilt.name]), rebuilt).reshape(-1) for sample in read.samples]
+        return figures(rows, data.labels, scoring, output_of(tensor))
+    inputs = [sampling.real(np.asarray(sample[rebuilt.name]), rebuilt).reshape(-1) for sample in data.samples]
     errors = np.square(rows - inputs).mean(axis=1, keepdims=True)
-    return figures(errors, read.labels, replace(scoring, metrics=scoring.metrics or ("auc", "map")), _ERROR)
+    return figures(errors, data.labels, replace(scoring, metrics=scoring.metrics or ("auc", "map")), _ERROR)
 
 
 _ERROR = Output("the mean square error", 1)

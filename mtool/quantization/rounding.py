@@ -320,9 +320,9 @@ def activations_of(model: onnx.ModelProto) -> list[tuple[str, ...]]:
         source = node.input[0]
         while source in makers and makers[source].op_type in _MOVES:
             source = makers[source].input[0]
-            read = makers.get(source)
-            if read is not None and read.op_type == "DequantizeLinear" and read.input[0] in makers:
-                source = makers[read.input[0]].input[0]
+            dequantize = makers.get(source)
+            if dequantize is not None and dequantize.op_type == "DequantizeLinear" and dequantize.input[0] in makers:
+                source = makers[dequantize.input[0]].input[0]
         groups.setdefault(source, []).append(node.input[0])
     return [tuple(group) for group in groups.values()]
 
@@ -489,14 +489,14 @@ def _equalize(graph: onnx.GraphProto) -> None:
     uneven = [pair for pair, (low, high) in zip(pairs, spread, strict=True) if high > _UNEVEN * low]
     for layer, other in uneven * _ROUNDS:
         factors = _factors(values, layer, other)
-        weights, read = values[layer.input[1]], values[other.input[1]]
+        weights, next_weights = values[layer.input[1]], values[other.input[1]]
         groups = attributes(other).get("group", 1)
         ones = [1] * (weights.ndim - 2)
         values[layer.input[1]] = weights / factors.reshape(-1, 1, *ones)
         if len(layer.input) > 2:
             values[layer.input[2]] = values[layer.input[2]] / factors
-        by_group = read.reshape(groups, -1, *read.shape[1:]) * factors.reshape(groups, 1, -1, *ones)
-        values[other.input[1]] = by_group.reshape(read.shape)
+        by_group = next_weights.reshape(groups, -1, *next_weights.shape[1:]) * factors.reshape(groups, 1, -1, *ones)
+        values[other.input[1]] = by_group.reshape(next_weights.shape)
     for name in {name for pair in uneven for node in pair for name in node.input[1:]}:
         inits[name].CopyFrom(numpy_helper.from_array(values[name].astype(np.float32), name))
 

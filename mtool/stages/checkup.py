@@ -268,41 +268,41 @@ def connection(board: Board, runners: list[str]) -> list[Item]:
 
 
 def _serial(port: str) -> Item:
-    needed = f"{port or 'serial ports'}: read and write permission"
+    purpose = f"{port or 'serial ports'}: read and write permission"
     if system.user() == 0:
-        return required("serial port", "you are root", needed)
+        return required("serial port", "you are root", purpose)
     if port and os.access(port, os.R_OK | os.W_OK):
-        return required("serial port", f"{port} is accessible", needed)
+        return required("serial port", f"{port} is accessible", purpose)
     mine, existing = groups()
     member = next((group for group in _GROUPS if group in mine), "")
     group = next((group for group in _GROUPS if group in existing), _GROUPS[0])
     if member and not port:
-        return required("serial port", f"you are in the group {member}", needed)
+        return required("serial port", f"you are in the group {member}", purpose)
     install = f"sudo usermod -aG {group} {getpass.getuser()}, then log out and in again"
-    return required("serial port", f"you are not in the group {group}", needed, install)
+    return required("serial port", f"you are not in the group {group}", purpose, install)
 
 
 def groups() -> tuple[set[str], set[str]]:
     """Return the names of this user's groups, and those of all groups."""
     import grp
 
-    every = {group.gr_gid: group.gr_name for group in grp.getgrall()}
-    return {every[number] for number in {*os.getgroups(), os.getegid()} if number in every}, {*every.values()}
+    names = {group.gr_gid: group.gr_name for group in grp.getgrall()}
+    return {names[number] for number in {*os.getgroups(), os.getegid()} if number in names}, {*names.values()}
 
 
 def _probe(board: Board) -> Item:
     """Return whether udev rules give users access to the probe's USB device."""
     assert board.usb is not None
     vendors = {usb_id.partition(":")[0] for usb_id in board.usb.ids}
-    needed = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
+    purpose = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
     if system.user() == 0:
-        return required("udev", "you are root", needed)
+        return required("udev", "you are root", purpose)
     for folder in map(Path, RULES):
         for file in sorted(folder.glob("*.rules")):
             text = _text(file)
             if any(f'"{vendor}"' in text and "idvendor" in text for vendor in vendors):
-                return required("udev", str(file), needed)
-    return required("udev", "", needed, permission_hint(board, ""))
+                return required("udev", str(file), purpose)
+    return required("udev", "", purpose, permission_hint(board, ""))
 
 
 def _text(file: Path) -> str:
@@ -334,21 +334,21 @@ _SDK_FOLDERS = (  # by the beginning of a board's cpu
 
 def of_zephyr(board: Board | None) -> list[Item]:
     """Return the requirements for building a board's Zephyr project; without a board, those of any."""
-    needed = [toolchain("cmake", required=True), *_west(), _dtc()]
+    items = [toolchain("cmake", required=True), *_west(), _dtc()]
     tree = zephyr.find()
     if tree is None:
         tree_named = os.environ.get("ZEPHYR_BASE", "")
         problem = f"ZEPHYR_BASE is {tree_named}, which is not a Zephyr tree" if tree_named else ""
-        needed.append(required("Zephyr tree", problem, "Zephyr 3.7 or newer", _WORKSPACE))
-        return [*needed, _compiler(board)] if board is not None else needed
+        items.append(required("Zephyr tree", problem, "Zephyr 3.7 or newer", _WORKSPACE))
+        return [*items, _compiler(board)] if board is not None else items
     version = zephyr.version(tree)
     is_old = tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST
     update = "git -C $ZEPHYR_BASE checkout v4.1.0 && west update" if is_old else ""
-    needed.append(required("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update))
+    items.append(required("Zephyr tree", f"{version} in {tree}", "Zephyr 3.7 or newer", update))
     workspace = zephyr.workspace(tree)  # around the working folder or the tree: west takes its command `build` there
     init = f"cd {shlex.quote(str(tree.parent))} && west init -l {shlex.quote(tree.name)} && west update"
-    needed.append(required("west workspace", str(workspace or ""), "west build", "" if workspace else init))
-    return [*needed, *_modules(board, tree), _compiler(board)] if board is not None else needed
+    items.append(required("west workspace", str(workspace or ""), "west build", "" if workspace else init))
+    return [*items, *_modules(board, tree), _compiler(board)] if board is not None else items
 
 
 def _west() -> list[Item]:
@@ -410,32 +410,32 @@ def _is_there(module: str, paths: dict[str, Path]) -> bool:
 
 def _compiler(board: Board) -> Item:
     """Return the compiler for a board: the Zephyr SDK, the one named in the environment, or the board's own."""
-    needed = f"programs for {board.cpu}"
+    purpose = f"programs for {board.cpu}"
     variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "")
     if variant not in ("", "zephyr"):
         key = f"{variant.upper()}_TOOLCHAIN_PATH"
         path = os.environ.get(key, "")
         is_wrong = variant == "gnuarmemb" and not Path(path, "bin").is_dir()
         fix = f"export {key}=FOLDER, the one with bin/ in it; or unset ZEPHYR_TOOLCHAIN_VARIANT" if is_wrong else ""
-        return required("compiler", f"{variant}, from ZEPHYR_TOOLCHAIN_VARIANT", needed, fix)
+        return required("compiler", f"{variant}, from ZEPHYR_TOOLCHAIN_VARIANT", purpose, fix)
     sdk = _sdk()
     folder = next((folder for begin, folder in _SDK_FOLDERS if board.cpu.startswith(begin)), "")
     if sdk is not None and (not folder or any(sdk.glob(f"{folder}*")) or any(sdk.glob(f"gnu/{folder}*"))):
-        return required("compiler", f"the Zephyr SDK in {sdk}", needed)
+        return required("compiler", f"the Zephyr SDK in {sdk}", purpose)
     if sdk is not None:
-        return required("compiler", f"the Zephyr SDK in {sdk}, without {folder}", needed, f"{_SDK} -t {folder}")
+        return required("compiler", f"the Zephyr SDK in {sdk}, without {folder}", purpose, f"{_SDK} -t {folder}")
     if board.toolchain not in zephyr.VARIANTS:
         alternative = f", or {board.toolchain}" if board.toolchain else ""
-        return required("compiler", "", f"{needed}: the Zephyr SDK{alternative}", _SDK)
+        return required("compiler", "", f"{purpose}: the Zephyr SDK{alternative}", _SDK)
     own_item = toolchain(board.toolchain, required=True)
     if own_item.install or board.toolchain == "cc":
         return own_item
     library = output_of([board.toolchain, "-print-file-name=picolibc.specs"])
     package = board.toolchain.removesuffix("-gcc")
     if Path(library).is_absolute():
-        return required("compiler", f"{board.toolchain} {own_item.found} with picolibc", needed)
+        return required("compiler", f"{board.toolchain} {own_item.found} with picolibc", purpose)
     lacking = f"{board.toolchain} {own_item.found}, without picolibc"
-    return required("compiler", lacking, needed, f"sudo apt-get install picolibc-{package}; or: {_SDK}")
+    return required("compiler", lacking, purpose, f"sudo apt-get install picolibc-{package}; or: {_SDK}")
 
 
 def _sdk() -> Path | None:

@@ -245,7 +245,7 @@ class CompiledModel:
                 hint=f"name its section: --pool {unplaced[0]}=BYTES,section=NAME; or the board: --board BOARD",
             )
         variants: dict[Core, CompiledModel] = {}
-        refused: dict[Core, str] = {}
+        reasons: dict[Core, str] = {}
         for core in cores:
             try:
                 model = self._for(core)
@@ -254,16 +254,16 @@ class CompiledModel:
                 why = too_large.what
             if why:
                 log.warning("left out %s: %s", core.describes.partition(":")[0], why)
-                refused[core] = why
+                reasons[core] = why
             else:
                 variants[core] = model
         if cores and not variants:
-            raise FitError(f"{manifest.firmware_name} fits none of the cores", details=[*refused.values()])
+            raise FitError(f"{manifest.firmware_name} fits none of the cores", details=[*reasons.values()])
         last = [*variants.values()][-1] if variants else self
         packed = project.Packed(
             module=last._module(form if rpc else ""),
             cores={core: (model.sources(), model.manifest) for core, model in variants.items()},
-            refused=refused,
+            refused=reasons,
             more=tuple(model._module() for model in more),
             about=about or project.About(),
             arduino=self.board.templates.get("arduino", ""),

@@ -43,16 +43,16 @@ def tuning_results_for(
     from mtool.compiler.tuned.summary import without_points
 
     logs, point = without_points(logs)
-    read = tuning_log.read(logs)
+    records = tuning_log.read(logs)
     target, setup = target_and_setup(board, template, template_options)
-    results = TuningResults.of(read, target, setup, point)
+    results = TuningResults.of(records, target, setup, point)
     if point and not results.whole:
         raise UsageError(
             f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
             hint="list the points: mtool tune --show LOG --pareto; measure more: mtool tune MODEL --pareto",
         )
     if warns and not results.ranked and not results.whole:
-        elsewhere = ((record.target, record.setup) for record in (*read.measurements, *read.plans))
+        elsewhere = ((record.target, record.setup) for record in (*records.measurements, *records.plans))
         others = sorted({_elsewhere(*record, target, setup) for record in elsewhere})
         log.warning(
             "%s: no measurements for %s with %s%s",

@@ -51,9 +51,9 @@ class CostModel:
         return estimate * math.exp(min(max(value, least), most))
 
     @classmethod
-    def of_json(cls, read: Mapping[str, Any]) -> Self:
+    def of_json(cls, data: Mapping[str, Any]) -> Self:
         """Return the model from plain values."""
-        return cls(read["mean"], read["weights"], {name: (low, high) for name, (low, high) in read["ranges"].items()})
+        return cls(data["mean"], data["weights"], {name: (low, high) for name, (low, high) in data["ranges"].items()})
 
 
 @functools.cache

@@ -400,20 +400,20 @@ class Search:
         phase = "measuring" if mode == "once" else "finals"
         self.progress.set_phase(f"build of {len(batch)} candidates" if mode == "once" else phase)
         try:
-            names, opened = self.bench.start(self._shares(batch, mode))
+            names, board = self.bench.start(self._shares(batch, mode))
         except (FitError, BuildError) as refused:
             for part in self._halves(batch, refused):
                 if not self._is_late():
                     self._batch(part, mode)
             return
         self.progress.firmwares += 1
-        with contextlib.closing(opened):
+        with contextlib.closing(board):
             self.progress.set_phase(phase)
-            measuring = Measuring(opened.meter, self.goal.repeats)
+            measuring = Measuring(board.meter, self.goal.repeats)
 
             def measure(requests: tuple[MeasurementRequest, ...], is_over: Callable[[], bool] = lambda: False) -> None:
                 slice_ = Slice(names, requests, self.setup.unit, self.goal.repeats, mode)
-                for ident, outcome in measure_slice(opened, measuring, slice_, is_over):
+                for ident, outcome in measure_slice(board, measuring, slice_, is_over):
                     self._answer(ident, outcome)
 
             if mode == "once":
@@ -472,12 +472,12 @@ class Search:
                 return (request,)
         return ()
 
-    def _refused(self, space: Space, candidate: Candidate, refused: FitError | BuildError) -> None:
+    def _refused(self, space: Space, candidate: Candidate, error: FitError | BuildError) -> None:
         """Record a candidate that can't be built; for the cost model's choice raise the error."""
-        if isinstance(refused, BuildError) and candidate is space.default:
-            raise refused
-        status: Status = "too large" if isinstance(refused, FitError) else "unbuildable"
-        self._record(space, candidate, Outcome(status, reason=reason_of("; ".join([refused.what, *refused.details]))))
+        if isinstance(error, BuildError) and candidate is space.default:
+            raise error
+        status: Status = "too large" if isinstance(error, FitError) else "unbuildable"
+        self._record(space, candidate, Outcome(status, reason=reason_of("; ".join([error.what, *error.details]))))
 
     def _with_baseline(self, shares: Sequence[Share]) -> tuple[Share, ...]:
         """Return shares that include the baseline: the cost model's choice for the task that takes longest."""

@@ -171,15 +171,15 @@ class _Builder:
         for place, candidate in enumerate(share.candidates):
             name = f"t{number}_c{place}"
             results = [
-                self._value(f"{name}_out{which}", kind, at)
-                for which, (kind, at) in enumerate(zip(kinds, places, strict=True))
+                self._value(f"{name}_out{index}", kind, at)
+                for index, (kind, at) in enumerate(zip(kinds, places, strict=True))
             ]
             candidates.append(add(name, candidate, results))
         spoil, compare, differences = [], [], []
-        for which, kind in enumerate(kinds):
-            stem = f"t{number}_{which}"
-            spoil.append(self._spoil(f"{stem}_spoil", right[which], kind, places[which]))
-            added, count = self._compare(stem, results[which], right[which], kind, counts[which], scales[which])
+        for index, kind in enumerate(kinds):
+            stem = f"t{number}_{index}"
+            spoil.append(self._spoil(f"{stem}_spoil", right[index], kind, places[index]))
+            added, count = self._compare(stem, results[index], right[index], kind, counts[index], scales[index])
             compare += added
             differences.append(count)
         return Names(

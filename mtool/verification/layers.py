@@ -502,21 +502,21 @@ def _compare_sequence(
             right = {**held, **{name: result for name, (_, result) in computed.items()}}
 
         def correct(_: Operator, operand: Operand, array: Array, tensors: Sample = tensors) -> Array | None:
-            wished = _expected(operand, tensors)
-            return wished if wished is not None and not np.array_equal(wished, array) else None
+            value = _expected(operand, tensors)
+            return value if value is not None and not np.array_equal(value, array) else None
 
         parts: dict[str, list[tuple[Array, Array]]] = {}  # of results that are computed a few rows at a time
         for operator, operand, array in intermediates(device, sample, correct=correct):
-            wished, name = _expected(operand, right), operator.whole or operand.value
-            if wished is None and operator.whole:
+            reference_value, name = _expected(operand, right), operator.whole or operand.value
+            if reference_value is None and operator.whole:
                 continue  # padding that is written between rows
             row = results.setdefault(name, OperatorResults(operator, operand))
-            if wished is not None:
+            if reference_value is not None:
                 seen.add(operand.value)
-                accepted, tied = tied_here.accept(operand, wished, array)
+                accepted, tied = tied_here.accept(operand, reference_value, array)
                 row.operand = operand
                 row.ties += tied
-                parts.setdefault(name, []).append((wished, accepted))
+                parts.setdefault(name, []).append((reference_value, accepted))
         for name, pairs in parts.items():
             columns = zip(*pairs, strict=True)
             whole, mine = (np.concatenate(rows, axis=1) if len(rows) > 1 else rows[0] for rows in columns)

@@ -184,20 +184,20 @@ def is_exact(name: str) -> bool:
 
 def _evaluated(model: Path, samples: Sequence[Sample], options: Options) -> list[Sample] | None:
     """Return a model's outputs by onnx.reference; None: it can't run the model."""
-    fed: dict[str, Any] = {}
+    feeds: dict[str, Any] = {}
     if is_tflite(model):
         _, compared = translated(model, options)
         proto: str | bytes = compared.proto.SerializeToString()
-        fed = {"states": compared.states, "initial": compared.initial}
+        feeds = {"states": compared.states, "initial": compared.initial}
     else:
         proto = runnable(model)
-        fed = {
+        feeds = {
             "constants": options.constants,
             "states": states_of(model, options),
             "initial": _initial_states(model, options),
         }
     try:
-        return _run(evaluator, model, proto, samples, **fed)
+        return _run(evaluator, model, proto, samples, **feeds)
     except ModelError:
         return None
 

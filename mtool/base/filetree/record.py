@@ -51,9 +51,9 @@ def load(folder: Path) -> Record | None:
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block
             raise ValueError
-        read = json.loads(path.read_bytes())
-        lists = [read["files"], read.get("writing", {}), read.get("left", {})]
-        if read["schema_version"] != _SCHEMA or not all(_is_list(paths) for paths in lists):
+        document = json.loads(path.read_bytes())
+        lists = [document["files"], document.get("writing", {}), document.get("left", {})]
+        if document["schema_version"] != _SCHEMA or not all(_is_list(paths) for paths in lists):
             raise ValueError
         return Record(*lists)
     except (FileNotFoundError, NotADirectoryError):

@@ -49,14 +49,14 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
         UsageError: files that are not mtool's are in the way (all are named), another process has locked the folder, or
             the operating system refuses; the folder is as it was, unless the message says that it is half-written.
     """
-    with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as opened:
+    with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as root:
         old_record = record.load(folder)
-        _check_own(folder, opened.names(), old_record, edits)
-        plan = _plan(tree, opened, old_record or Record(), edits)
+        _check_own(folder, root.names(), old_record, edits)
+        plan = _plan(tree, root, old_record or Record(), edits)
         _log_left(plan.after, folder)
         if not plan.write and not plan.remove and plan.after == old_record:
             return False
-        _replace_files(plan, tree, opened, old_record)
+        _replace_files(plan, tree, root, old_record)
         return True
 
 
@@ -141,30 +141,30 @@ class _Plan:
     after: Record
 
 
-def _plan(tree: FileTree, opened: OpenFolder, old: Record, edits: Edits) -> _Plan:
+def _plan(tree: FileTree, root: OpenFolder, old: Record, edits: Edits) -> _Plan:
     """Compare the folder with what mtool wrote and with what it would write.
 
     Raises:
         UsageError: a user's files are in the way, and `edits` is "stop".
     """
     digests = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
-    states = {path: opened.look(path) for path in {*digests, *old.files, *old.writing}}
+    states = {path: root.look(path) for path in {*digests, *old.files, *old.writing}}
     theirs = {
         path: _whose(path, file, old, is_made=path in digests)
         for path, file in sorted(states.items())
         if not (file.missing or old.wrote(path, file.digest) or file.digest == digests.get(path))
     }
-    ignores = {path for path in theirs if path in digests and _ignores(opened.path / path, tree)}
+    ignores = {path for path in theirs if path in digests and _ignores(root.path / path, tree)}
     theirs = {path: why for path, why in theirs.items() if path not in ignores}
     if edits == "stop" and theirs:
-        what = f"{opened.path} has {_counted(len(theirs))} that mtool did not write or that you edited"
+        what = f"{root.path} has {_counted(len(theirs))} that mtool did not write or that you edited"
         hint = "--keep leaves these files as they are, --force overwrites or removes them"
         if IGNORED in theirs and IGNORED in digests:
             hint = f"add these lines to {IGNORED}: {', '.join(tree.text(IGNORED).split())}; {hint}"
         raise UsageError(what, details=[f"{path}   {why}" for path, why in theirs.items()], hint=hint)
     blocked = [path for path in theirs if states[path].other and (states[path].other != _LINK or path not in digests)]
     if edits == "force" and blocked:
-        what = f"{opened.path} has {_counted(len(blocked))} that can't be overwritten"
+        what = f"{root.path} has {_counted(len(blocked))} that can't be overwritten"
         details = [f"{path}   {theirs[path]}" for path in blocked]
         raise UsageError(what, details=details, hint="move these files away")
     skipped = ignores | ({*theirs} if edits == "keep" else set())
@@ -200,47 +200,47 @@ def _counted(number: int) -> str:
     return "a file" if number == 1 else plural.count(number, "file")
 
 
-def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, old_record: Record | None) -> None:
+def _replace_files(plan: _Plan, tree: FileTree, root: OpenFolder, old_record: Record | None) -> None:
     """Write everything to new files, then move them to their paths: the deepest first, `mtool.json` among the last."""
     order = sorted(plan.write, key=lambda path: (-path.count("/"), path))
     try:
-        _remove_new_files(opened)
+        _remove_new_files(root)
         if old_record is None:
-            _save(opened, Record())  # from here on the folder is mtool's, whatever happens
+            _save(root, Record())  # from here on the folder is mtool's, whatever happens
         for number, path in enumerate(order):
-            with opened.naming(path):  # an error names the file's own path, not the temporary one
-                opened.create(f"{_NEW}/{number}", tree[path], 0o600 if Path(path).name in SECRETS else 0o666)
-        _save(opened, plan.until)
+            with root.naming(path):  # an error names the file's own path, not the temporary one
+                root.create(f"{_NEW}/{number}", tree[path], 0o600 if Path(path).name in SECRETS else 0o666)
+        _save(root, plan.until)
     except BaseException:
         with contextlib.suppress(OSError):
-            _remove_new_files(opened)
+            _remove_new_files(root)
             if old_record is None:
-                opened.remove(_LIST)
+                root.remove(_LIST)
         raise
     try:
         for path in plan.remove:
-            opened.remove(path)
+            root.remove(path)
         for number, path in enumerate(order):
-            opened.move(f"{_NEW}/{number}", path)
-        _save(opened, plan.after)
+            root.move(f"{_NEW}/{number}", path)
+        _save(root, plan.after)
     except OSError as failed:
-        error = of_os_error(failed, f"{opened.path} is half-written")
+        error = of_os_error(failed, f"{root.path} is half-written")
         hint = "fix that, and run the same command again to complete it"
         raise UsageError(error.what, details=[f"{failed.filename}: {failed.strerror}"], hint=hint) from None
     with contextlib.suppress(OSError):
-        _remove_new_files(opened)
+        _remove_new_files(root)
 
 
-def _save(opened: OpenFolder, what: Record) -> None:
-    opened.create(f"{_NEW}/list", what.to_json())
-    opened.move(f"{_NEW}/list", _LIST)
+def _save(root: OpenFolder, what: Record) -> None:
+    root.create(f"{_NEW}/list", what.to_json())
+    root.move(f"{_NEW}/list", _LIST)
 
 
-def _remove_new_files(opened: OpenFolder) -> None:
+def _remove_new_files(root: OpenFolder) -> None:
     """Remove new files that were not moved to their paths, of this process or of a killed one."""
-    for name in opened.names(_NEW):
-        opened.remove(f"{_NEW}/{name}")
-    opened.prune(f"{_NEW}/name")
+    for name in root.names(_NEW):
+        root.remove(f"{_NEW}/{name}")
+    root.prune(f"{_NEW}/name")
 
 
 @contextmanager

@@ -118,15 +118,15 @@ def require(name: str) -> Found:
         BuildError: a part of it is missing; the hint is the command that installs it.
     """
     toolchain = load_all().get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
-    checked = check(toolchain)
-    if checked.missing:
+    installed = check(toolchain)
+    if installed.missing:
         raise BuildError(
-            f"{' and '.join(checked.missing)} is not installed",
+            f"{' and '.join(installed.missing)} is not installed",
             details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
             hint=toolchain.install
             + (f"; or use a board that needs only pip: --board {toolchain.instead}" if toolchain.instead else ""),
         )
-    return checked
+    return installed
 
 
 def compiler_here(name: str) -> list[str]:

@@ -63,10 +63,10 @@ class Seal:
 
         `following`: the full number of the next request, at most 65,535 after the frame's.
         """
-        opened = frame._replace(payload=frame.payload[: -link_key.MAC_BYTES])
+        plain = frame._replace(payload=frame.payload[: -link_key.MAC_BYTES])
         number = following - ((following - frame.sequence) & 0xFFFF)
-        mac = self._mac(opened, number, link_key.FROM_DEVICE)
-        return opened if compare_digest(opened.payload + mac, frame.payload) else None
+        mac = self._mac(plain, number, link_key.FROM_DEVICE)
+        return plain if compare_digest(plain.payload + mac, frame.payload) else None
 
     def _mac(self, frame: Frame, number: int, direction: int) -> bytes:
         return self._key.mac(_HEADER.pack(*frame[:3]) + frame.payload, number, direction)

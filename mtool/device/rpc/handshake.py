@@ -125,8 +125,8 @@ def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int)
 def _authenticated(reply: Frame, name: str, key: LinkKey, challenge: bytes) -> tuple[Frame, Seal]:
     """Return the reply to HELLO without its MAC and challenge, and what authenticates the session's frames."""
     seal = Seal(key.of_session(challenge, reply.payload[-MAC_BYTES - CHALLENGE_BYTES : -MAC_BYTES]))
-    opened = seal.open(reply, 0)
-    if opened is None:
+    plain = seal.open(reply, 0)
+    if plain is None:
         model = reply.payload[protocol.HELLO_REPLY_BYTES :]
         if model.decode("ascii", "replace").isidentifier():  # it ends with the model's name: there is no MAC
             hint = "build it with --link-key and flash it again, or leave out the key"
@@ -134,7 +134,7 @@ def _authenticated(reply: Frame, name: str, key: LinkKey, challenge: bytes) -> t
         hint = "use the key that its firmware was built with: --link-key FILE, else the project's link.key, else "
         details = [f"the key of {key.file} was used"] if key.file else []
         raise CommunicationError(f"{name} has another link key", details=details, hint=f"{hint}MTOOL_LINK_KEY")
-    return opened._replace(payload=opened.payload[:-CHALLENGE_BYTES]), seal
+    return plain._replace(payload=plain.payload[:-CHALLENGE_BYTES]), seal
 
 
 def _check_opened(payload: bytes, name: str) -> None:

@@ -56,13 +56,13 @@ def no_modules() -> UsageError:
     return UsageError("the firmware does not support modules", hint=hint)
 
 
-def of_flash(refused: DeviceError, flash: Path | None) -> DeviceError:
+def of_flash(error: DeviceError, flash: Path | None) -> DeviceError:
     """Return the error of a failed load; if an emulator could not write its flash file, it names the file."""
-    if flash is None or Status.MT_IO.name not in str(refused):
-        return refused
+    if flash is None or Status.MT_IO.name not in str(error):
+        return error
     return DeviceError(
         f"the emulator could not write its flash file {flash}",
-        details=[refused.what],
+        details=[error.what],
         hint="check that the disk is not full and that the file is writable",
     )
 

@@ -50,20 +50,20 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
         BuildError: a tool is missing, or the build fails and the error names no model.
         CommunicationError: the board does not answer.
     """
-    refused: dict[int, str] = {}
+    messages: dict[int, str] = {}
     while True:
-        files, manifest = _as_one_model(models, refused)
+        files, manifest = _as_one_model(models, messages)
         tree, _ = project.render(files, manifest, board)
         filetree.write(tree, folder)
         try:
             building.build(folder)
         except BuildError as failed:
             new = batch.refused("\n".join(failed.details), models)
-            if not new.keys() - refused.keys():
+            if not new.keys() - messages.keys():
                 raise
-            refused.update(new)
+            messages.update(new)
         else:
-            return Firmware(session.open(folder), models, refused)
+            return Firmware(session.open(folder), models, messages)
 
 
 def _as_one_model(models: Sequence[CModel], refused: Collection[int]) -> tuple[FileTree, Manifest]:

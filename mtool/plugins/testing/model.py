@@ -341,9 +341,9 @@ def _figures(path: Path) -> tuple[dict[str, dict[str, float]], dict[str, growth.
     if not path.is_file():
         return {}, {}
     try:
-        read = json.loads(path.read_bytes())
-        boards, operators = read["boards"], read.get("operators", {})
-        if read["schema_version"] != _SCHEMA or not all(
+        document = json.loads(path.read_bytes())
+        boards, operators = document["boards"], document.get("operators", {})
+        if document["schema_version"] != _SCHEMA or not all(
             _is_limit(value) for figures in boards.values() for value in figures.values()
         ):
             raise ValueError

@@ -305,15 +305,15 @@ def _levels(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
 def _with_bytes(model: str | bytes, names: Mapping[str, str]) -> bytes:
     """Return the model whose inputs and outputs of fewer than 8 bits, which NumPy has no type for, are bytes."""
     proto = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
-    for put in proto.graph.input:
-        if kind := names.get(name := put.name):
-            narrow = put.type.tensor_type.elem_type
+    for tensor in proto.graph.input:
+        if kind := names.get(name := tensor.name):
+            narrow = tensor.type.tensor_type.elem_type
             proto.graph.node.insert(0, helper.make_node("Cast", [name + _BYTES], [name], to=narrow))
-            put.name, put.type.tensor_type.elem_type = name + _BYTES, _WIDE[kind]
-    for put in proto.graph.output:
-        if kind := names.get(name := put.name):
+            tensor.name, tensor.type.tensor_type.elem_type = name + _BYTES, _WIDE[kind]
+    for tensor in proto.graph.output:
+        if kind := names.get(name := tensor.name):
             proto.graph.node.append(helper.make_node("Cast", [name], [name + _BYTES], to=_WIDE[kind]))
-            put.CopyFrom(onnx.ValueInfoProto(name=name + _BYTES))
+            tensor.CopyFrom(onnx.ValueInfoProto(name=name + _BYTES))
     return bytes(proto.SerializeToString())
 
 

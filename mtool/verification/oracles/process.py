@@ -233,8 +233,8 @@ def _answer(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, An
     """Return a call's answer: its value, mtool's error, or the traceback of any other error."""
     try:
         return {"value": function(**named)}
-    except MtoolError as refused:
-        kind = type(refused).__name__
-        return {"refused": [kind, refused.what, list(refused.details), refused.hint]}
+    except MtoolError as error:
+        kind = type(error).__name__
+        return {"refused": [kind, error.what, list(error.details), error.hint]}
     except Exception:
         return {"failed": traceback.format_exc()}
