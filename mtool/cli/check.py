@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mtool.boards import Board
-    from mtool.cli.console import Fitted
+    from mtool.cli.console import TextTable
     from mtool.commands import Fit, FitReport
     from mtool.device.build.fit import Need
     from mtool.manifest import Claim, Manifest, Operator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # What computes each operator of a model, as a table.
 
 
-def claims_table(claims: "Sequence[Claim]") -> "Fitted":
+def claims_table(claims: "Sequence[Claim]") -> "TextTable":
     """Return a table of what computes each operator that backends were offered, and why other backends do not."""
     rows = [
         [

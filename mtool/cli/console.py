@@ -43,7 +43,7 @@ _BAR = "█"
 
 
 @frozen
-class Fitted:
+class TextTable:
     """A table of headings and rows, drawn as wide as it is or as the console allows.
 
     Each cell is one line. The columns with the indices `right` hold numbers, aligned to the right; those and the first

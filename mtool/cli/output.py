@@ -19,7 +19,7 @@ from mtool.cli.ending import ReaderGone
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from mtool.cli.console import Fitted
+    from mtool.cli.console import TextTable
 
 SCHEMA_VERSION = 1
 
@@ -174,16 +174,16 @@ class _LogHandler(logging.Handler):
 
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), folds: bool = False
-) -> "Fitted":
+) -> "TextTable":
     """Return a plain table; the columns with the indices `right` are aligned to the right, a cell's text is one line.
 
     In a terminal it fits the width: text is cut, or folded with `folds`. Elsewhere it has its natural width.
     """
-    from mtool.cli.console import Fitted
+    from mtool.cli.console import TextTable
 
     most = _WIDEST_CELL if sys.stdout is not None and sys.stdout.isatty() else LONGEST_LINE
     heads, *cells = (tuple(one_line(cell, most) for cell in row) for row in (headings, *rows))
-    return Fitted(heads, tuple(cells), frozenset(right), folds)
+    return TextTable(heads, tuple(cells), frozenset(right), folds)
 
 
 @contextmanager

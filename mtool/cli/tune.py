@@ -14,7 +14,7 @@ from mtool.cli import parameters
 from mtool.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from mtool.cli.console import Fitted
+    from mtool.cli.console import TextTable
     from mtool.compiler.tuned.record import Unit, WholePlan
     from mtool.compiler.tuned.summary import TargetSummary, TaskSummary
     from mtool.tuning.search import Progress, Row
@@ -104,7 +104,7 @@ def _print(out: Output, tuned: "Tuned") -> None:
     out.text(f"saved     {tuned.log}   {counts}, {count(progress.firmwares, 'firmware')}")
 
 
-def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "Fitted":
+def _table(progress: "Progress", chosen: "Sequence[str]" = ()) -> "TextTable":
     """Return the table of tasks; at the end also with the plan's choice for each."""
     unit = "" if progress.unit == "ns" else f", {progress.unit}"
     heads: tuple[str, ...] = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")

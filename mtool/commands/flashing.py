@@ -129,7 +129,7 @@ def flash_model(
             opened = Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware)
         else:
 
-            def attempt() -> tuple[flash.Flashed, Device]:
+            def attempt() -> tuple[flash.FlashResult, Device]:
                 done = _flash(prepared, tool, device)
                 return done, session.open(prepared.folder, port=_port_of(target, device), timeout_s=_START_S)
 
@@ -251,7 +251,7 @@ def flash_job(
     return flash.job_of(folder.absolute(), project, runner, kind=kind, port=port, probe=probe)
 
 
-def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.Flashed:
+def _flash(prepared: BuiltProject, runner: Runner, device: Attached | None) -> flash.FlashResult:
     flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest.in_project, runner, device))
     size = building.measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
     total = formatting.kilobytes(size.flash_code_bytes + size.flash_const_bytes)

@@ -13,7 +13,7 @@ from mtool.commands.modules import read_module
 from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.rpc import Client, loading
-from mtool.device.rpc.loading import Listed, ModuleLimits, Place
+from mtool.device.rpc.loading import DeviceModel, ModuleLimits, Place
 from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
 from mtool.device.session.connection import no_modules, of_flash, require_modules
@@ -53,7 +53,7 @@ class Loaded:
     file_bytes: int
     there_bytes: int
     seconds: float
-    models: tuple[Listed, ...]
+    models: tuple[DeviceModel, ...]
     delta_bytes: int = 0
     replaced: str = ""
     trial: int = 0

@@ -90,7 +90,7 @@ _BENCHMARKS = {12: "kws01", 10: "ic01", 2: "vww01"}  # MLPerf Tiny's, by the num
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class NewProject:
     """A new project: the contents of its `mtool.toml`, the user's files, and whether the model will fit."""
 
     project: UserProject
@@ -107,7 +107,7 @@ def new_project(
     test_board: str = "",
     options: Mapping[str, Any] | None = None,
     edits: Edits = "stop",
-) -> Begun:
+) -> NewProject:
     """Write a user's own project: a program around a model, its tests and its CI.
 
     Args:
@@ -153,7 +153,7 @@ def _begin(
     chosen: project.Template,
     options: Mapping[str, Any],
     edits: Edits,
-) -> Begun:
+) -> NewProject:
     """Write the project of a model."""
     compiled = compile(model, board=target, options=parse(**options))
     inputs, outputs = len(compiled.manifest.inputs), len(compiled.manifest.outputs)
@@ -221,7 +221,7 @@ def _check_folder(folder: Path, edits: Edits) -> Edits:
     return policy
 
 
-def _write(folder: Path, tree: FileTree, user_files: FileTree, compiled: CompiledModel, edits: Edits) -> Begun:
+def _write(folder: Path, tree: FileTree, user_files: FileTree, compiled: CompiledModel, edits: Edits) -> NewProject:
     """Write the user's part and then mtool's; if that fails, nothing is left."""
     with filetree.written_once(tree, folder, edits=edits):
         user_project = require(folder)
@@ -232,7 +232,7 @@ def _write(folder: Path, tree: FileTree, user_files: FileTree, compiled: Compile
         log.warning("%s does not fit %s", compiled.path.name, fit.board)
         for line in (*fit.lines(compiled.manifest), fit.hint(compiled.manifest)):
             log.warning("  %s", line)
-    return Begun(user_project, tuple(user_files), fit.fits)
+    return NewProject(user_project, tuple(user_files), fit.fits)
 
 
 def _model_files(model: Path) -> FileTree:

@@ -21,7 +21,7 @@ from mtool.commands.flashing import flash_job
 from mtool.device import build as building
 from mtool.device import flash, session
 from mtool.device.build import Built
-from mtool.device.flash import Flashed, ports
+from mtool.device.flash import FlashResult, ports
 from mtool.device.transport import Transport
 from mtool.project.template import Option
 from mtool.stages.building import write_project
@@ -91,7 +91,7 @@ class ProjectApi:
 
     def flash(
         self, folder: Path, *, runner: str = "", port: str = "", probe: str = "", kind: str = "host_driven"
-    ) -> Flashed:
+    ) -> FlashResult:
         """Flash a built project.
 
         Raises:

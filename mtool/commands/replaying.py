@@ -67,7 +67,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class Replay:
     """Recordings through a program on a board.
 
     Attributes:
@@ -175,9 +175,7 @@ def _unlike(heard: Heard) -> Iterator[str]:
         yield f"{heard.clip.path.name}: {hit.keyword} is detected at {hit.at_s:.2f} s, where there is no label"
 
 
-def replay(
-    project: UserProject, paths: Sequence[Path], *, board: str = "", port: str = "", probe: str = ""
-) -> Replayed:
+def replay(project: UserProject, paths: Sequence[Path], *, board: str = "", port: str = "", probe: str = "") -> Replay:
     """Send recordings through the program of a project, on a board and on this computer.
 
     Args:
@@ -197,7 +195,7 @@ def replay(
     clips = read_clips(paths, settings, is_fixed=bool(project.model_rate()))
     hop_ms, heard, is_estimated = _heard(project, settings, clips, name, port=port, probe=probe)
     host = () if name == HOST else _heard(project, settings, clips, HOST)[1]
-    return Replayed(name, hop_ms, heard, host, is_estimated)
+    return Replay(name, hop_ms, heard, host, is_estimated)
 
 
 def settings_of(project: UserProject) -> Settings:

@@ -80,7 +80,7 @@ def _positive(scale: float) -> np.float32:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Statistics:
     """The values of one tensor over the calibration data: their range, some of them, and the activation behind it."""
 
     curve: str
@@ -457,7 +457,7 @@ def grids_of(
     """
     if not rnns:
         return {}
-    copy, seen, outputs = onnx.ModelProto(), dict[str, dict[str, _Seen]](), dict[str, _Seen]()
+    copy, seen, outputs = onnx.ModelProto(), dict[str, dict[str, _Statistics]](), dict[str, _Statistics]()
     copy.CopyFrom(model)
     for layer in rnns:
         curves = seen.setdefault(layer.node.name, {})
@@ -465,7 +465,7 @@ def grids_of(
         _replace(copy, layer.node, outside)
         for body in bodies:
             for role, (_, curve) in body.seen.items():
-                outputs[f"{body.stem}/{role}"] = curves.setdefault(role, _Seen(curve))
+                outputs[f"{body.stem}/{role}"] = curves.setdefault(role, _Statistics(curve))
     del copy.graph.output[:]
     copy.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
     onnx.save(copy, str(path))

@@ -224,7 +224,7 @@ def layers_of(model: onnx.ModelProto, before: onnx.ModelProto) -> list[Layer]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class LayerWeights:
     """A layer's weights: [groups, rows, columns], the scale of each row, and the bias."""
 
     codes: Array
@@ -232,7 +232,7 @@ class Fitted:
     bias: Array | None
 
 
-def fitted(layer: Layer, pairs: Pairs, choices: Sequence[int]) -> list[Fitted]:
+def fitted(layer: Layer, pairs: Pairs, choices: Sequence[int]) -> list[LayerWeights]:
     """Round a layer's weights to each of several numbers of bits.
 
     Args:
@@ -268,11 +268,11 @@ def fitted(layer: Layer, pairs: Pairs, choices: Sequence[int]) -> list[Fitted]:
     for bits in choices:
         codes, scale = rounded(target, hessian, bits)
         quantized_mean = (codes * scale[..., None] @ z[..., None])[..., 0]
-        result.append(Fitted(codes, scale, None if layer.bias is None else layer.bias + y - quantized_mean))
+        result.append(LayerWeights(codes, scale, None if layer.bias is None else layer.bias + y - quantized_mean))
     return result
 
 
-def put(model: onnx.ModelProto, layer: Layer, fit: Fitted) -> None:
+def put(model: onnx.ModelProto, layer: Layer, fit: LayerWeights) -> None:
     """Replace a layer's constants in its QDQ model."""
     graph, node = model.graph, layer.node
     makers = {name: node for node in graph.node for name in node.output}

@@ -106,7 +106,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedPlan:
     """A plan that was tried for speed: each task's candidate, and the median time or why it was left out."""
 
     choices: Mapping[str, str]
@@ -122,7 +122,7 @@ class Whole:
     default: Measured
     model_hash: str
     others: tuple[Measured, ...] = ()
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedPlan, ...] = ()
 
     def why_not(self, key: str, candidate: str) -> str:
         """Return why the best plan does not use a candidate that may be faster alone; "": it does.
@@ -236,7 +236,7 @@ class _Trier:
         self.model, self.place, self.rows, self.unit, self.run = model, place, rows, unit, run
         self.options = replace(options, edits="force", tuned=())
         self.model_hash = ""
-        self.tried: list[Tried] = []
+        self.tried: list[TriedPlan] = []
         self._expected: Sequence[Sample] | None = None
 
     def try_(self, plan: PlanChoice, default: Measured) -> Measured | None:
@@ -245,9 +245,9 @@ class _Trier:
             result = self.measure(plan, default)
         except MtoolError as failed:
             log.warning("leaving out a plan: %s", failed.what)
-            self.tried.append(Tried(plan.choices, failed=failed.what))
+            self.tried.append(TriedPlan(plan.choices, failed=failed.what))
             return None
-        self.tried.append(Tried(plan.choices, result.median))
+        self.tried.append(TriedPlan(plan.choices, result.median))
         return result
 
     def measure(self, plan: PlanChoice, default: Measured | None) -> Measured:

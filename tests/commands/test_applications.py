@@ -162,7 +162,7 @@ def test_other_detections_than_here_are_reported(project: Path) -> None:
         (replaying.Heard(one, (5, 6), detected, (1.0, 30.0)), "found     keyword at 0.02 s"),
         (replaying.Heard(one, (5, 7), (), (1.0, 30.0)), "the score after hop 1 is 7, expected 6"),
     ):
-        replayed = replaying.Replayed("mps2_an386", 20.0, (heard,), (host,), is_estimated=True)
+        replayed = replaying.Replay("mps2_an386", 20.0, (heard,), (host,), is_estimated=True)
         with pytest.raises(MismatchError) as raised:
             replayed.check_host()
         assert said in str(raised.value)

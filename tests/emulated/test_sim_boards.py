@@ -206,7 +206,9 @@ def test_it_is_neither_flashed_nor_are_its_cycles_estimated() -> None:
 def test_the_demo_takes_the_core_whose_tools_are_here(
     missing: tuple[str, ...], chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolchains, "check", lambda tool: toolchains.Found(tool, "1", tuple({tool.name} & {*missing})))
+    monkeypatch.setattr(
+        toolchains, "check", lambda tool: toolchains.ToolStatus(tool, "1", tuple({tool.name} & {*missing}))
+    )
     assert demo.available_boards(Output("demo")) == ["host", *([chosen] if chosen else [])]
 
 

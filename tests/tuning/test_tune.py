@@ -30,7 +30,7 @@ from mtool.stages.deployment import Deployment
 from mtool.stages.options import Options
 from mtool.tuning.search import Search
 from mtool.tuning.tuning import Tuned
-from mtool.tuning.whole import Measured, Tried, Whole
+from mtool.tuning.whole import Measured, TriedPlan, Whole
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "cmake", "ninja", "qemu-system-arm")),
@@ -222,7 +222,7 @@ def test_what_is_given_to_a_schedule_or_a_backend_is_not_tuned(tmp_path: Path, m
 )
 def test_why_a_plan_has_not_the_fastest_is_known(outcome: dict[str, Any] | None, why: str) -> None:
     plan = Measured({"a": "fast", "b": "default"}, (1.0,), 100)
-    tried = () if outcome is None else (Tried({"a": "fast", "b": "fast"}, **outcome),)
+    tried = () if outcome is None else (TriedPlan({"a": "fast", "b": "fast"}, **outcome),)
     whole = Whole(plan, plan, "0" * 64, (), tried)
     assert whole.why_not("a", "fast") == "" and whole.why_not("b", "default") == ""
     assert whole.why_not("b", "fast") == why
@@ -247,7 +247,7 @@ def test_the_table_has_what_the_plan_took_and_why(
         fastest = {row.space.task.record.key: row.best.candidate for row in rows}
         (dense,) = [row for row in rows if NODE in row.space.task.nodes]
         taken = {**fastest, dense.space.task.record.key: "the_default"}
-        tried = (Tried(fastest, 1.25),)
+        tried = (TriedPlan(fastest, 1.25),)
         return Whole(Measured(taken, (1.0,), 100), Measured(taken, (2.0,), 100), "0" * 64, (), tried)
 
     monkeypatch.setattr(Search, "run", run)

@@ -17,7 +17,7 @@ _OPEN_FOLDER = _OPEN | system.FOLDER
 
 
 @frozen
-class Found:
+class FileState:
     """The file or other object at a path.
 
     Attributes:
@@ -45,7 +45,7 @@ class OpenFolder:
     path: Path
     handle: int | None
 
-    def look(self, path: str) -> Found:
+    def look(self, path: str) -> FileState:
         """Return the kind of entry at a path.
 
         Raises:
@@ -54,25 +54,25 @@ class OpenFolder:
         try:
             with self.naming(path), self._parent(path) as (parent, name):
                 if parent is None and Path(name).is_symlink():
-                    return Found(other="a link")
+                    return FileState(other="a link")
                 if parent is None and Path(name).is_dir():
-                    return Found(other="a folder")
+                    return FileState(other="a folder")
                 handle = os.open(name, _OPEN | system.NO_WAIT, dir_fd=parent)
                 try:
                     mode = os.fstat(handle).st_mode
                     if not stat.S_ISREG(mode):
-                        return Found(other="a folder" if stat.S_ISDIR(mode) else "not a plain file")
+                        return FileState(other="a folder" if stat.S_ISDIR(mode) else "not a plain file")
                     with open(handle, "rb", closefd=False) as file:
-                        return Found(digest=hashlib.file_digest(file, "sha256").hexdigest())
+                        return FileState(digest=hashlib.file_digest(file, "sha256").hexdigest())
                 finally:
                     os.close(handle)
         except FileNotFoundError:
-            return Found()
+            return FileState()
         except NotADirectoryError:
-            return Found(other="below a link or a file")
+            return FileState(other="below a link or a file")
         except OSError as failed:
             if failed.errno == errno.ELOOP:
-                return Found(other="a link")
+                return FileState(other="a link")
             raise
 
     def create(self, path: str, data: bytes, rights: int = 0o666) -> None:

@@ -16,7 +16,7 @@ from typing import Literal
 from mtool.base import files, locks, plural
 from mtool.base.errors import UsageError, of_os_error
 from mtool.base.filetree import record
-from mtool.base.filetree.open_folder import Found, OpenFolder, open_folder
+from mtool.base.filetree.open_folder import FileState, OpenFolder, open_folder
 from mtool.base.filetree.record import FILE, FOLDER, Record
 from mtool.base.filetree.tree import IGNORED, SECRETS, FileTree
 from mtool.base.frozen import frozen
@@ -188,7 +188,7 @@ def _ignores(path: Path, tree: FileTree) -> bool:
     return {*tree.text(IGNORED).split()} <= {*path.read_text(errors="replace").split()}
 
 
-def _whose(path: str, file: Found, old: Record, *, is_made: bool) -> str:
+def _whose(path: str, file: FileState, old: Record, *, is_made: bool) -> str:
     if file.other:
         return f"it is {file.other}"
     if path not in old.files:

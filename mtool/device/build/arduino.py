@@ -16,7 +16,7 @@ from mtool.base import distribution, files
 from mtool.base.errors import BuildError, UsageError
 from mtool.device.build import cmake, fit, toolchains
 from mtool.device.build.size import measure
-from mtool.device.build.toolchains import Found, NotReady, Toolchain
+from mtool.device.build.toolchains import NotReady, Toolchain, ToolStatus
 from mtool.manifest import Manifest, Project
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
     return TOOLS[tool_of(project)].commands(project, kinds)
 
 
-def compiler(folder: Path, project: Project) -> Found:
+def compiler(folder: Path, project: Project) -> ToolStatus:
     """Return the tool that builds the sketch, and its version.
 
     Raises:

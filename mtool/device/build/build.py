@@ -28,7 +28,7 @@ _MARK = ".mtool"  # a file in the build folder that marks it as mtool's
 _STANDALONE = "standalone"  # the kind for a user's own program
 
 
-def board_compiler(folder: Path, project: Project) -> toolchains.Found:
+def board_compiler(folder: Path, project: Project) -> toolchains.ToolStatus:
     """Return the compiler that the board's entry names."""
     return toolchains.require(project.board.toolchain)
 
@@ -49,7 +49,7 @@ class Builder:
     build: Callable[[Path, Manifest, Sequence[str]], None]
     commands: Callable[[Project, Sequence[str]], list[list[str]]]
     needs: tuple[str, ...] = ()
-    compiler: Callable[[Path, Project], toolchains.Found] = board_compiler
+    compiler: Callable[[Path, Project], toolchains.ToolStatus] = board_compiler
     whole_framework: bool = False
 
 
@@ -253,7 +253,7 @@ def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]
     return [shlex.join(argv) for argv in BUILDERS[project.builder].commands(project, kinds)]
 
 
-def _firmware(folder: Path, read: Manifest, kinds: Sequence[str]) -> "tuple[toolchains.Found, list[_Firmware]]":
+def _firmware(folder: Path, read: Manifest, kinds: Sequence[str]) -> "tuple[toolchains.ToolStatus, list[_Firmware]]":
     """Return a project's compiler, and firmware kinds with their cache keys."""
     project = manifest.project_of(read, folder)
     compiler = BUILDERS[project.builder].compiler(folder, project)

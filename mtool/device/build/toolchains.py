@@ -51,7 +51,7 @@ class Toolchain:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ToolStatus:
     """An installed toolchain.
 
     Attributes:
@@ -89,26 +89,26 @@ def load_all() -> dict[str, Toolchain]:
     return result
 
 
-def check(toolchain: Toolchain) -> Found:
+def check(toolchain: Toolchain) -> ToolStatus:
     """Find what is installed of a toolchain. Runs its first program for the version, if it is a program."""
     if toolchain.is_package:
         if importlib.util.find_spec(toolchain.name) is None:
-            return Found(toolchain, "", (toolchain.name,))
-        return Found(toolchain, importlib.metadata.version(toolchain.name), ())
+            return ToolStatus(toolchain, "", (toolchain.name,))
+        return ToolStatus(toolchain, importlib.metadata.version(toolchain.name), ())
     if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
-        return Found(toolchain, _version(output_of([*other, "--version"])), (), _file_states(other[0]))
+        return ToolStatus(toolchain, _version(output_of([*other, "--version"])), (), _file_states(other[0]))
     missing = [name for name in toolchain.programs if shutil.which(name) is None]
     program = toolchain.programs[0]
     if program in missing:
-        return Found(toolchain, "", tuple(missing))
+        return ToolStatus(toolchain, "", tuple(missing))
     library = output_of([program, f"-print-file-name={toolchain.needs}"]) if toolchain.needs else ""
     if toolchain.needs and not Path(library).is_absolute():  # GCC prints the bare name if the file is missing
         missing.append(toolchain.needs)
     version = _version(output_of([program, "--version"]))
-    return Found(toolchain, version, tuple(missing), _file_states(program, library))
+    return ToolStatus(toolchain, version, tuple(missing), _file_states(program, library))
 
 
-def require(name: str) -> Found:
+def require(name: str) -> ToolStatus:
     """Return a complete toolchain.
 
     Args:

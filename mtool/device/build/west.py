@@ -19,7 +19,7 @@ from mtool.base.errors import UsageError
 from mtool.boards import zephyr
 from mtool.boards.zephyr.failures import explain
 from mtool.device.build import cmake, toolchains
-from mtool.device.build.toolchains import Found, Toolchain
+from mtool.device.build.toolchains import Toolchain, ToolStatus
 from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 1800.0
@@ -116,7 +116,7 @@ def environment(folder: Path, project: Project) -> dict[str, str]:
     return {**env, **zephyr.variant_of(project.board.toolchain)}
 
 
-def compiler(folder: Path, project: Project) -> Found:
+def compiler(folder: Path, project: Project) -> ToolStatus:
     """Return the project's tools: Zephyr, its version and the chosen toolchain.
 
     Raises:
@@ -130,7 +130,7 @@ def compiler(folder: Path, project: Project) -> Found:
         required = toolchains.require(project.board.toolchain)
         variant, program = f"{required.toolchain.name} {required.version}", required.files
     further = "".join(f", {name} {';'.join(map(str, paths))}" for name, paths in zephyr.roots().items())
-    return Found(Toolchain("Zephyr", "", (), ""), f"{version} with {variant}{further}", (), program)
+    return ToolStatus(Toolchain("Zephyr", "", (), ""), f"{version} with {variant}{further}", (), program)
 
 
 def _is_configured(build_folder: Path, folder: Path, env: Mapping[str, str]) -> bool:

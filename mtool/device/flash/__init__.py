@@ -1,6 +1,6 @@
 """The flash stage: write built firmware to a board with one of the supported tools."""
 
-from mtool.device.flash.flashing import Flashed, all_runners, choose, flash, job_of, plan, runners_of
+from mtool.device.flash.flashing import FlashResult, all_runners, choose, flash, job_of, plan, runners_of
 from mtool.device.flash.runner import Job, Runner
 
-__all__ = ["Flashed", "Job", "Runner", "all_runners", "choose", "flash", "job_of", "plan", "runners_of"]
+__all__ = ["FlashResult", "Job", "Runner", "all_runners", "choose", "flash", "job_of", "plan", "runners_of"]

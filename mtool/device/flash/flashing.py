@@ -75,7 +75,7 @@ _BUILT_FORMATS: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Flashed:
+class FlashResult:
     """A finished flash: the runner, the seconds, and whether the flash was read back."""
 
     runner: str
@@ -179,7 +179,7 @@ def _contents(data: bytes) -> str:
         return "the firmware"
 
 
-def flash(runner: Runner, job: Job) -> Flashed:
+def flash(runner: Runner, job: Job) -> FlashResult:
     """Flash a firmware.
 
     Args:
@@ -205,7 +205,7 @@ def flash(runner: Runner, job: Job) -> Flashed:
         if not (runner.succeeded(done) if is_tool else done.returncode == 0):
             raise runner.explain(done, job)
         time.sleep(command.settle_s)
-    flashed = Flashed(runner.name, time.monotonic() - start, runner.reads_back(job))
+    flashed = FlashResult(runner.name, time.monotonic() - start, runner.reads_back(job))
     log.info("flash: %.2f s, %s", flashed.seconds, runner.name)
     return flashed
 

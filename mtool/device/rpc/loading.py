@@ -64,7 +64,7 @@ class ModuleLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class DeviceModel:
     """A model on a device: its number, its place, its name, the first 16 digits of its hash."""
 
     index: int
@@ -148,14 +148,14 @@ def module_limits(client: Client, name: str = "") -> ModuleLimits:
     return ModuleLimits(machine, there, *sizes, *numbers)
 
 
-def models(client: Client) -> list[Listed]:
+def models(client: Client) -> list[DeviceModel]:
     """Return all models of the device, in the order of their numbers.
 
     Raises:
         DeviceError: its firmware does not support modules.
         CommunicationError: the list is malformed, or does not end.
     """
-    result: list[Listed] = []
+    result: list[DeviceModel] = []
     while len(result) <= _NONE:
         payload = client.ask([Request(Message.MT_MODELS, bytes([len(result)]), reply_bytes=255)])[0].payload
         if not payload:
@@ -166,7 +166,7 @@ def models(client: Client) -> list[Listed]:
             if place > Place.RAM or end > len(payload):
                 raise CommunicationError("this mtool can't read the device's list of models")
             name = payload[_MODEL.size : end].decode("ascii", "replace")
-            result.append(Listed(len(result), Place(place), name, digits.decode("ascii", "replace")))
+            result.append(DeviceModel(len(result), Place(place), name, digits.decode("ascii", "replace")))
             payload = payload[end:]
     what = "the device's list of models is too long"
     raise CommunicationError(what, details=[f"expected  at most {_NONE}", f"found     {len(result)} or more"])

@@ -24,7 +24,7 @@ _OF = b"a module's head:"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class Transfer:
     """The sent part of a module.
 
     Attributes:
@@ -46,7 +46,7 @@ def send(
     since: bytes = b"",
     trial: int = 0,
     progress: Callable[[int, int], None] = lambda there, whole: None,
-) -> Sent:
+) -> Transfer:
     """Load a module's file like `mtool.device.rpc.loading.load`, with the fewest bytes.
 
     Args:
@@ -78,9 +78,9 @@ def send(
     delta = _delta(client, module, since, limits.delta_base if limits.trial is None else None)
     if delta and len(delta) < len(module) - HEAD_BYTES:
         loading.load(client, module, place, delta=delta, trial=trial, progress=progress)
-        sent = Sent(0, len(delta), replaced)
+        sent = Transfer(0, len(delta), replaced)
     else:
-        sent = Sent(loading.load(client, module, place, trial=trial, progress=progress), replaced=replaced)
+        sent = Transfer(loading.load(client, module, place, trial=trial, progress=progress), replaced=replaced)
     files = cache.of_user()
     if files is not None and place == Place.FLASH:
         files.put(_key(module), {_KEPT: cache.File(module)})

@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from mtool.base.errors import MtoolError
     from mtool.commands.cost import Cost
-    from mtool.commands.replaying import Replayed
+    from mtool.commands.replaying import Replay
     from mtool.commands.user_project import UserProject
     from mtool.device.session import Device
     from mtool.plugins.testing.model import Limits, ModelUnderTest
@@ -175,7 +175,7 @@ def limits(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_boar
 
 
 @pytest.fixture(scope="session")
-def replayed(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_board: str) -> "Replayed":
+def replayed(pytestconfig: pytest.Config, mtool_project: "UserProject", mtool_board: str) -> "Replay":
     """Send an application's recordings in clips/ through its program on the board."""
     from mtool.commands import replaying
 

@@ -22,12 +22,12 @@ from mtool.stages.deployment import Deployment
 from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import ANY, BUILD, PLENTY, resource
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.tuning.farm.worker_boards import HANG_S, Held, Opener, WorkerBoards
+from mtool.tuning.farm.worker_boards import HANG_S, HeldBoard, Opener, WorkerBoards
 
 log = logging.getLogger(__name__)
 
 
-def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
+def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[HeldBoard, tuple[str, ...]]:
     """Return a board for a board farm, and its devices, which are to be locked while the farm uses it.
 
     If a board with a port or probe is not attached yet, that is only a warning.
@@ -55,7 +55,7 @@ def hold_board(board: Board, deployment: Deployment, number: int) -> tuple[Held,
             log.warning("%s %s is not attached yet: %s", board.name, name, missing.what)
             devices = (ports.Attached(deployment.port, "", deployment.probe, "").lock,)
     label = f"{board.name} {name or f'{number}'} at {platform.node()}"
-    return Held(board.name, label, Opener(board, deployment)), devices
+    return HeldBoard(board.name, label, Opener(board, deployment)), devices
 
 
 def check_tool(board: Board, deployment: Deployment) -> None:

@@ -73,7 +73,7 @@ class Opener:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldBoard:
     """A board of the board farm.
 
     Attributes:
@@ -127,7 +127,7 @@ class WorkerBoards:
     """
 
     def __init__(
-        self, boards: Sequence[Held], hang_s: float = HANG_S, on_change: Callable[[], object] = lambda: None
+        self, boards: Sequence[HeldBoard], hang_s: float = HANG_S, on_change: Callable[[], object] = lambda: None
     ) -> None:
         self.boards, self.hang_s, self.on_change = tuple(boards), hang_s, on_change
         self._changed = threading.Condition()
@@ -187,7 +187,7 @@ class WorkerBoards:
         end = SliceEnd((), held.label, failed, at, held.is_quarantined, is_stopped())
         return (runs[0] if runs else None), end
 
-    def _take(self, board: str, label: str, is_stopped: Callable[[], bool]) -> Held | None:
+    def _take(self, board: str, label: str, is_stopped: Callable[[], bool]) -> HeldBoard | None:
         """Take the free board with the fewest failures, the least recently used of several; wait for one."""
         with self._changed:
             while not is_stopped():
@@ -203,7 +203,7 @@ class WorkerBoards:
                 self._changed.wait(_POLL_S)
         return None
 
-    def _work(self, held: Held, work: Callable[[], None]) -> tuple[str, str]:
+    def _work(self, held: HeldBoard, work: Callable[[], None]) -> tuple[str, str]:
         """Let a board work in a thread, and return why it failed and during which measurement; "" if it did not.
 
         A board that hangs keeps its thread, and is free again when the thread ends.
@@ -250,7 +250,7 @@ class WorkerBoards:
         self._strike(held, reason_of(text))
         return held.reasons[-1], held.measurement
 
-    def _strike(self, held: Held, reason: str) -> None:
+    def _strike(self, held: HeldBoard, reason: str) -> None:
         held.strikes += 1
         held.reasons.append(reason)
         log.warning("%s failed: %s", held.label, reason)

@@ -25,7 +25,7 @@ def test_what_was_loaded_from_here_is_what_the_next_starts_from(
         client = Client(transport, timeout_s=5)
         sent = [delta_update.send(client, file, Place.FLASH) for file in files[:2]]
         assert (sent[0].delta_bytes, sent[1].there_bytes) == (0, 0) and 0 < sent[1].delta_bytes < len(files[1]) // 2
-        assert delta_update.send(client, files[1], Place.FLASH) == delta_update.Sent(len(files[1]))  # it is there
+        assert delta_update.send(client, files[1], Place.FLASH) == delta_update.Transfer(len(files[1]))  # it is there
         for path in kept.rglob("*"):
             if path.is_file():
                 path.write_bytes(path.read_bytes()[:-1] + b"?")

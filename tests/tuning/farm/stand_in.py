@@ -20,7 +20,7 @@ from mtool.base.errors import CommunicationError, DeviceError, FlashError
 from mtool.compiler.tuned.record import Unit
 from mtool.tuning.farm.messages import Bundle
 from mtool.tuning.farm.worker import Service, serve
-from mtool.tuning.farm.worker_boards import Held, WorkerBoards
+from mtool.tuning.farm.worker_boards import HeldBoard, WorkerBoards
 from mtool.tuning.measuring import IDLE, Operators, WholeRun
 
 BOARD = "stand_in"
@@ -107,7 +107,7 @@ def worker_boards_of(count: int, behaviours: Sequence[str] = ()) -> WorkerBoards
     hang_s = 2.0 if "hangs" in behaviours else 120.0
     kinds = [*behaviours, *["good"] * (count - len(behaviours))]
     boards = [
-        Held(BOARD, f"{BOARD} {number} of {os.getpid()}", StandInOpener(kind)) for number, kind in enumerate(kinds)
+        HeldBoard(BOARD, f"{BOARD} {number} of {os.getpid()}", StandInOpener(kind)) for number, kind in enumerate(kinds)
     ]
     return WorkerBoards(boards, hang_s)
 

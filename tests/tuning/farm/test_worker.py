@@ -22,7 +22,7 @@ from mtool.tuning.farm import security
 from mtool.tuning.farm.messages import Bundle, unpack
 from mtool.tuning.farm.search import BoardLost, WholeRuns
 from mtool.tuning.farm.security import Tls
-from mtool.tuning.farm.worker_boards import Held, WorkerBoards
+from mtool.tuning.farm.worker_boards import HeldBoard, WorkerBoards
 from mtool.tuning.measuring import Slice
 from tests.tuning.farm.stand_in import BOARD, Firmware, worker_boards_of
 
@@ -166,7 +166,7 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
             raise NotImplementedError
 
     reported: list[int] = []
-    boards = WorkerBoards([Held(BOARD, "sleeper", Sleeper())], 0.2)
+    boards = WorkerBoards([HeldBoard(BOARD, "sleeper", Sleeper())], 0.2)
     boards.on_change = lambda: reported.append(boards.counts()[BOARD])  # type: ignore[method-assign]
     end = measured(boards, asked())
     assert "it has been silent" in end.failed and boards.counts() == {BOARD: 0}
