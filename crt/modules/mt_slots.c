@@ -93,29 +93,39 @@ static int read_journal(struct mt_slots *slots, uint32_t area)
         if (blank != 0xFFu) {
             slots->at = at + 2u * RECORD;
         }
-        if (record != NULL && record->kind == HEAD) {
+        if (record == NULL) {
+            continue;
+        }
+        const mt_slot_word slot = record->slot;
+        if (record->kind == HEAD) {
             has_ended &= record->counter == slots->head; /* a second HEAD precedes a copy that was not completed */
             slots->head = record->counter;
-        } else if (record != NULL && record->kind == KEY) {
+        } else if (record->kind == KEY) {
             has_ended = 1;
-        } else if (record != NULL && record->slot < slots->count && record->bytes <= slots->slot_bytes &&
-                   record->there <= record->bytes) {
-            const struct mt_slot_record *const before = slots->records[record->slot];
+        } else if (slot < slots->count && record->bytes <= slots->slot_bytes && record->there <= record->bytes) {
+            const struct mt_slot_record *const before = slots->records[slot];
             const int is_end = record->kind == COMMIT || (record->kind == TRIAL && record->step == 0);
             has_ended |= is_end && before != NULL && before->kind == TRIAL;
-            slots->records[record->slot] = record;
+            slots->records[slot] = record;
         }
     }
     judge(slots);
     return has_ended;
 }
 
+/* The record of an active slot; NULL: it is not active. */
+static const struct mt_slot_record *active(const struct mt_slots *slots, uint8_t slot)
+{
+    return (slots->active >> slot & 1u) != 0 ? slots->records[slot] : NULL;
+}
+
 const uint8_t *mt_slots_active(const struct mt_slots *slots, uint8_t slot, uint32_t *bytes)
 {
-    if ((slots->active >> slot & 1u) == 0) {
+    const struct mt_slot_record *const record = active(slots, slot);
+    if (record == NULL) {
         return NULL;
     }
-    *bytes = slots->records[slot]->bytes;
+    *bytes = record->bytes;
     return slots->storage->memory + slot * slots->slot_bytes;
 }
 
@@ -151,14 +161,17 @@ const uint8_t *mt_slots_next_key(const struct mt_slots *slots, const uint8_t *ke
 
 uint8_t mt_slots_replaced(const struct mt_slots *slots, uint32_t name)
 {
+    const struct mt_slot_record *oldest = NULL;
     uint8_t first = MT_SLOTS_NONE, left = slots->count;
     for (uint8_t slot = 0; slot < slots->count; ++slot) {
-        if (slots->active >> slot & 1u) {
+        const struct mt_slot_record *const record = active(slots, slot);
+        if (record != NULL) {
             --left;
-            if (slots->records[slot]->name == name) {
+            if (record->name == name) {
                 return slot;
             }
-            if (first == MT_SLOTS_NONE || slots->records[slot] < slots->records[first]) {
+            if (oldest == NULL || record < oldest) {
+                oldest = record;
                 first = slot;
             }
         }
@@ -228,25 +241,28 @@ static int32_t copy_journal(struct mt_slots *slots)
 
 uint8_t mt_slots_trial(const struct mt_slots *slots)
 {
-    uint8_t slot = 0;
-    while (slot < slots->count && ((slots->active >> slot & 1u) == 0 || slots->records[slot]->kind != TRIAL)) {
-        ++slot;
+    for (uint8_t slot = 0; slot < slots->count; ++slot) {
+        const struct mt_slot_record *const record = active(slots, slot);
+        if (record != NULL && record->kind == TRIAL) {
+            return slot;
+        }
     }
-    return slot < slots->count ? slot : (uint8_t)MT_SLOTS_NONE;
+    return MT_SLOTS_NONE;
 }
 
-/* Append another record for the module on trial. */
-static int32_t change(struct mt_slots *slots, mt_slot_word kind, uint32_t starts)
+/* Append another record for the module on trial, if one is: a start was used, or the trial ends. */
+static int32_t change(struct mt_slots *slots, mt_slot_word kind, int is_start)
 {
     const uint8_t slot = mt_slots_trial(slots);
-    int32_t status = copy_journal(slots);
-    if (status == MT_OK) {
-        struct mt_slot_record record = *slots->records[slot];
-        record.kind = kind;
-        record.step = starts;
-        status = append(slots, &record);
+    const struct mt_slot_record *const trial = slot < slots->count ? slots->records[slot] : NULL;
+    if (trial == NULL) {
+        return MT_OK;
     }
-    return status;
+    struct mt_slot_record record = *trial; /* its copy may be unreadable */
+    record.kind = kind;
+    record.step = is_start ? record.step - 1u : 0;
+    const int32_t status = copy_journal(slots);
+    return status == MT_OK ? append(slots, &record) : status;
 }
 
 int32_t mt_slots_replace_key(struct mt_slots *slots, const uint8_t *key, const uint8_t *next)
@@ -289,7 +305,7 @@ int32_t mt_slots_open(struct mt_slots *slots, const struct mt_storage *storage, 
     }
     const uint8_t trial = mt_slots_trial(slots);
     if (trial != MT_SLOTS_NONE) {
-        if (change(slots, TRIAL, slots->records[trial]->step - 1u) != MT_OK) {
+        if (change(slots, TRIAL, 1) != MT_OK) {
             mt_slots_reject(slots, trial); /* starts that can't be counted are over */
         } else {
             (void)read_journal(slots, slots->area);
@@ -312,12 +328,12 @@ int32_t mt_slots_confirm(struct mt_slots *slots)
 
 int32_t mt_slots_fail(struct mt_slots *slots)
 {
-    return mt_slots_trial(slots) == MT_SLOTS_NONE ? MT_OK : change(slots, TRIAL, 0);
+    return change(slots, TRIAL, 0);
 }
 
 static int is_of(const struct mt_slot_record *record, const uint8_t *identity, uint32_t bytes)
 {
-    return record->kind != 0 && record->bytes == bytes && memcmp(record->identity, identity, sizeof record->identity) == 0;
+    return record != NULL && record->kind != 0 && record->bytes == bytes && memcmp(record->identity, identity, sizeof record->identity) == 0;
 }
 
 int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_IDENTITY_BYTES], uint32_t name,
@@ -336,7 +352,7 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
             return status;
         }
         for (uint8_t slot = 0; slot < slots->count; ++slot) {
-            if ((slots->active >> slot & 1u) != 0 && is_of(slots->records[slot], identity, bytes)) {
+            if (is_of(active(slots, slot), identity, bytes)) {
                 *there = bytes;
                 return MT_OK;
             }
@@ -348,12 +364,15 @@ int32_t mt_slots_begin(struct mt_slots *slots, const uint8_t identity[MT_SLOTS_I
             return MT_NO_MEMORY;
         }
         const struct mt_slot_record *const record = slots->records[slots->free];
-        const int goes_on = record != NULL && record->kind == LOAD && is_of(record, identity, bytes);
-        load->there = goes_on ? record->there : 0;
+        load->there = 0;
+        if (record != NULL && record->kind == LOAD && is_of(record, identity, bytes)) {
+            load->there = record->there;
+            //@ admit load->there <= bytes; // read_journal has checked it
+        }
         load->slot = slots->free;
         load->bytes = bytes;
         load->name = name;
-        load->step = (bytes / LOADS + sector) & ~(sector - 1u);
+        load->step = (bytes / LOADS | (sector - 1u)) + 1u;
         memcpy(load->identity, identity, sizeof load->identity);
         load->kind = LOAD;
         status = append(slots, load);

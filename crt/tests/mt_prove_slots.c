@@ -1,5 +1,5 @@
-/* Whatever the flash contains, and whatever its driver returns, reading the journal and loading a file access only the
- * storage and their own memory, and erase and program only inside it. The storage has two slots of two sectors. */
+/* Whatever the flash contains, and whatever its driver returns, all functions access only the storage and their own
+ * memory, and erase and program only inside it. The storage has four sectors for slots: two slots, three or four. */
 #include "../modules/mt_slots.c"
 
 #include "mt_prove.h"
@@ -56,9 +56,57 @@ static void load(uint32_t there, uint32_t offset)
     }
 }
 
+/* Each function, from what a journal of any contents leads to. */
+static void start(uint32_t slot_bytes)
+{
+    uint8_t key[MT_SLOTS_IDENTITY_BYTES], next[MT_SLOTS_IDENTITY_BYTES];
+    uint32_t bytes = 0;
+    any_bytes(memory, sizeof memory);
+    any_bytes(key, sizeof key);
+    any_bytes(next, sizeof next);
+    if (mt_slots_open(&slots, &storage, slot_bytes) != MT_OK) {
+        return;
+    }
+    for (uint8_t slot = 0; slot < slots.count; ++slot) {
+        const uint8_t *const found = mt_slots_active(&slots, slot, &bytes);
+        if (found != NULL) {
+            use_bytes(found, slots.slot_bytes);
+        }
+    }
+    (void)mt_slots_trial(&slots);
+    (void)mt_slots_replaced(&slots, any(0, UINT32_MAX));
+    (void)mt_slots_counter(&slots, any(0, UINT32_MAX));
+    (void)mt_slots_next_key(&slots, key);
+    switch (any(0, 4)) {
+    case 0:
+        mt_slots_reject(&slots, (uint8_t)any(0, slots.count - 1u));
+        break;
+    case 1:
+        (void)mt_slots_confirm(&slots);
+        break;
+    case 2:
+        (void)mt_slots_fail(&slots);
+        break;
+    case 3:
+        (void)mt_slots_replace_key(&slots, key, next);
+        break;
+    default:
+        slots.load.kind = 0;
+        if (mt_slots_begin(&slots, key, any(0, UINT32_MAX), any(0, UINT32_MAX), &bytes) == MT_OK && slots.load.kind == LOAD) {
+            //@ assert slots.load.slot < slots.count;
+            //@ assert slots.load.there <= slots.slot_bytes;
+        }
+    }
+}
+
 int main(void)
 {
     uint32_t bytes = 0;
+#ifndef MT_LINK_KEY
+    start(2u * SECTOR);
+    start(SECTOR + 1u);
+    start(SECTOR);
+#endif
     for (uint32_t area = 0; area < 2; ++area) {
         slots.storage = &storage;
         slots.count = 2;

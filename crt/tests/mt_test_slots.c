@@ -46,6 +46,7 @@ static uint32_t unit_bytes; /* the unit that this flash programs */
 static struct mt_slots slots;
 static uint32_t seed, cuts, resumed;
 static uint32_t writes_left;        /* until the power is cut */
+static int is_worn;                 /* what is programmed reads back as zeros */
 static jmp_buf power;
 
 static uint32_t random_below(uint32_t end)
@@ -109,6 +110,7 @@ static int32_t program(uint32_t offset, const uint8_t *bytes, uint32_t count)
             cut_power();
         }
         memcpy(flash + offset + at, bytes + at, unit);
+        memset(flash + offset + at, 0, is_worn ? unit : 0);
         memset(states + offset + at, PROGRAMMED, unit);
     }
     return MT_OK;
@@ -478,6 +480,23 @@ static void refuse(uint32_t slot_bytes)
     CHECK(status == MT_NO_MEMORY && mt_slots_counter(&slots, 129) == 129);
 }
 
+/* A flash that programs wrongly without noticing it: the end of a trial is an error at worst. */
+static void wear(uint32_t slot_bytes)
+{
+    for (int is_confirmed = 0; is_confirmed < 2; ++is_confirmed) {
+        const uint8_t identity[MT_SLOTS_IDENTITY_BYTES] = {(uint8_t)(2 + is_confirmed)};
+        uint32_t there;
+        CHECK(mt_slots_begin(&slots, identity, 1, 1, &there) == MT_OK);
+        CHECK(mt_slots_write(&slots, 0, identity, 1) == MT_OK && mt_slots_commit(&slots, 1000, 5) == MT_OK);
+        is_worn = 1;
+        (void)(is_confirmed ? mt_slots_confirm(&slots) : mt_slots_fail(&slots));
+        is_worn = 0;
+        CHECK(mt_slots_open(&slots, &storage, slot_bytes) == MT_OK);
+        (void)mt_slots_fail(&slots);
+        CHECK(mt_slots_open(&slots, &storage, slot_bytes) == MT_OK);
+    }
+}
+
 #ifdef MT_LINK_KEY
 static const uint8_t *forger = mt_link_key;
 #endif
@@ -541,6 +560,7 @@ int main(int count, char **values)
         }
         refuse(slot_bytes);
         forge(slot_bytes, 100, 200);
+        wear(slot_bytes);
         forge(slot_bytes, slots.slot_bytes + 1u, 64);
 #ifdef MT_LINK_KEY
         static const uint8_t another[MT_SIPHASH_KEY_BYTES] = {0};
