@@ -7,6 +7,7 @@ there; DIR has the MLPerf Tiny models as kws/kws_int8_qdq.onnx and so on (defaul
 """
 
 import argparse
+import itertools
 import json
 import logging
 import re
@@ -169,6 +170,12 @@ def replace_table(page: Path, head: str, rows: Iterable[Sequence[str]]) -> None:
     before, _, behind = page.read_text().partition(head)
     *_, behind = re.split(r"^(?!\|)", behind, maxsplit=1, flags=re.MULTILINE)
     page.write_text(before + head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + behind)
+
+
+def table_of(page: Path, head: str) -> dict[str, list[str]]:
+    """Return the rows of a page's table by their first cells."""
+    lines = itertools.takewhile(lambda line: line.startswith("|"), page.read_text().partition(head)[2].splitlines())
+    return {first: rest for first, *rest in ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)}
 
 
 LAYERS_HEAD = """## Single layers
