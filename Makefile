@@ -70,7 +70,7 @@ quantize-table: ## accuracy and cost by the weights' bits, ARGS=KEYWORDS: the ta
 	scripts/setup --dev
 	.venv/bin/python scripts/quantize_table.py $(ARGS)
 
-schedule-table: ## each kernel against portable C, at every tail: the table of docs/fuzzing.md
+schedule-table: ## each kernel against portable C, at every tail: the table of docs/proofs.md
 	scripts/setup --dev
 	.venv/bin/python scripts/schedule_table.py $(ARGS)
 

@@ -228,6 +228,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return rng.choice(values, shape).astype(np.int8)
 
 
+MAKES = {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}  # the models of some families
 Made = tuple[onnx.ModelProto, dict[str, Any]]
 
 
@@ -307,11 +308,12 @@ def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     return make(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))
 
 
-def pool(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
+def pool(rng: np.random.Generator, make: Callable[..., Made], channels: int = 0, kind: str = "") -> Made:
     """A maximum or an average, clipped by padding or not, perhaps with an activation: of int8 that is a table."""
     kernel, stride = rng.integers(1, 5, 2).tolist(), rng.integers(1, 4, 2).tolist()
-    shape = (1, int(rng.choice([1, 3, 4, 8, 13, 16, 20])), *(int(rng.integers(k, 14)) for k in kernel))
-    kind = str(rng.choice(["MaxPool", "MaxPool", "AveragePool", "GlobalAveragePool"]))
+    channels = channels or int(rng.choice([1, 3, 4, 8, 13, 16, 20]))
+    shape = (1, channels, *(int(rng.integers(k, 14)) for k in kernel))
+    kind = kind or str(rng.choice(["MaxPool", "MaxPool", "AveragePool", "GlobalAveragePool"]))
     attrs: dict[str, Any] = {} if kind == "GlobalAveragePool" else {"kernel_shape": kernel, "strides": stride}
     if kind == "MaxPool":
         attrs["pads"] = [int(rng.integers(0, k)) for k in kernel * 2]
@@ -336,10 +338,10 @@ def pool(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     return model(nodes, {"x": (np.int8, shape)}, ["y"], constants), {"x": x}
 
 
-def product(rng: np.random.Generator) -> Made:
+def product(rng: np.random.Generator, sizes: Sequence[int] = ()) -> Made:
     """A batched product of two activations, either of which is transposed or broadcast or not, perhaps with a table."""
     batch = rng.integers(1, 4, int(rng.integers(0, 3))).tolist()
-    rows, depth, columns = (int(n) for n in rng.choice([1, 2, 3, 4, 5, 7, 8, 16, 17, 33], 3))
+    rows, depth, columns = sizes or (int(n) for n in rng.choice([1, 2, 3, 4, 5, 7, 8, 16, 17, 33], 3))
     given: dict[str, tuple[int, ...]] = {"x": (*batch, rows, depth), "z": (*batch, depth, columns)}
     nodes, constants = [], {"s": F(0.05), "ys": F(rng.uniform(0.2, 0.8)), "yz": np.int8(rng.integers(-128, 128))}
     constants |= {name: np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])) for name in ("xp", "zp")}
@@ -418,7 +420,7 @@ def cases_of(
             continue
         small = unsigned if prefix == "int" and attempt % 4 == 3 else quantized
         small = (quantized, real, unsigned)[attempt // 6 % 3] if prefix == "simd" else small
-        make = asked or {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, small)
+        make = asked or MAKES.get(prefix, small)
         if kind == "matmul":
             proto, feeds = product(rng)
         elif kind == "pool":
@@ -427,17 +429,31 @@ def cases_of(
             proto, feeds = dense(rng, make)
         else:
             proto, feeds = convolution(rng, kind, make)
-        portable = [s for s in registry.KERNELS[key].schedules if s.name.startswith("c99")]
         graph = lowered(proto, target)
-        reference = planned(graph, target, f"{stem}{len(made)}_c99", key, portable[:1])
+        reference = planned(graph, target, f"{stem}{len(made)}_c99", key, portable(key)[:1])
         for label, schedule in wanting:
-            plan = planned(graph, target, f"{stem}{len(made)}", key, (Preferred(schedule), *portable))
-            if any(step.schedule.name == schedule.name for step in plan.steps):
+            case = case_of(graph, target, f"{stem}{len(made)}", key, schedule, reference, feeds)
+            if case is not None:
                 found[label] += 1
                 kinds[label].add(kind)
-                made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
+                made.append(case)
     assert all(found[label] >= count for label in wanted), found
     return made
+
+
+def portable(key: str) -> list[Any]:
+    """The schedules of a kernel in portable C."""
+    return [schedule for schedule in registry.KERNELS[key].schedules if schedule.name.startswith("c99_")]
+
+
+def case_of(
+    graph: Graph, target: Target, name: str, key: str, schedule: Any, reference: Plan, feeds: dict[str, Any]
+) -> Case | None:
+    """A graph planned by a schedule, against another plan; None: the schedule does not take it."""
+    plan = planned(graph, target, name, key, (Preferred(schedule), *portable(key)))
+    taken = any(step.schedule.name == schedule.name for step in plan.steps)
+    is_float = graph.types[graph.outputs[0]].dtype.is_float
+    return Case(plan, reference, feeds, 2e-5 if is_float else 0.0) if taken else None
 
 
 def planned(graph: Graph, target: Target, name: str, op: str, schedules: Sequence[Any]) -> Plan:

@@ -19,18 +19,18 @@ from schedules import (
     M0,
     M3,
     M7,
+    MAKES,
     MVE,
     RV32,
     RVV,
     SIMD,
     Made,
-    Preferred,
+    case_of,
     cases_of,
     planned,
+    portable,
     quantized,
-    real,
     rescaled,
-    sixteen,
     wide_convolution,
 )
 
@@ -75,20 +75,19 @@ def wide_cases(target: Target, prefix: str) -> list[Case]:
     Conditions that hold for each of its windows, or for none, are not written: clang would warn of them.
     """
     rng = np.random.default_rng(3)
-    make = {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, quantized)
-    portable = [s for s in registry.KERNELS["conv2d"].schedules if s.name.startswith("c99")]
+    make = MAKES.get(prefix, quantized)
     chosen = [s for s in registry.KERNELS["conv2d"].schedules if s.name.rpartition("_")[0] == prefix]
     made: list[Case] = []
     found: set[str] = set()
     for _ in range(8):
         proto, feeds = wide_convolution(rng, make)
         graph = lowered(proto, target)
-        reference = planned(graph, target, f"wide{len(made)}_c99", "conv2d", portable[:1])
+        reference = planned(graph, target, f"wide{len(made)}_c99", "conv2d", portable("conv2d")[:1])
         for schedule in chosen:
-            plan = planned(graph, target, f"wide{len(made)}", "conv2d", (Preferred(schedule), *portable))
-            if any(step.schedule.name == schedule.name for step in plan.steps):
+            case = case_of(graph, target, f"wide{len(made)}", "conv2d", schedule, reference, feeds)
+            if case is not None:
                 found.add(schedule.name)
-                made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
+                made.append(case)
     assert found & {f"{prefix}_patch", f"{prefix}_columns"}
     return made
 
