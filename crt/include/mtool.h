@@ -177,14 +177,20 @@ int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count);
 int32_t mt_port_write(const uint8_t *bytes, size_t count);
 
 /* Start the timer. MT_TIMER_RUNNING: it was running. */
+/*@ assigns \result \from \nothing; */
 int32_t mt_port_timer_start(void);
 
 /* Stop the timer; *elapsed_ns is the wall-clock time since the start, in nanoseconds.
  * MT_TIMER_NOT_STARTED: it was not running. MT_TIMER_OVERFLOW: it overflowed, and
  * *elapsed_ns is 0. */
+/*@ requires \valid(elapsed_ns);
+    assigns *elapsed_ns, \result \from \nothing;
+    ensures \initialized(elapsed_ns); */
 int32_t mt_port_timer_stop(uint64_t *elapsed_ns);
 
 /* Smallest step of the timer, in nanoseconds, at least 1. */
+/*@ assigns \result \from \nothing;
+    ensures \result >= 1; */
 uint32_t mt_port_timer_granularity_ns(void);
 
 /* Fill `bytes` with numbers that differ from one reset to the next: a nonce, not a key. */

@@ -1,6 +1,7 @@
 /* Whatever request of at most 12 bytes arrives (with a link key, and a MAC), and in whatever state a session is, the
  * server accesses only the model's memory and its own buffers, reads no byte after the request, and sends no more than
- * fits. The link is one that delivers any frame (mt_prove_link.c is about the real one). */
+ * fits. The link is one that delivers any frame (mt_prove_link.c is about the real one), and the port's timer does
+ * what its contract says. */
 #include "../src/mt_server.c"
 
 #include "mt_functions.h"
@@ -101,22 +102,6 @@ static struct mt_extension extension = {
     .draw = draw,
 #endif
 };
-
-int32_t mt_port_timer_start(void)
-{
-    return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
-}
-
-int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
-{
-    *elapsed_ns = Frama_C_unsigned_long_long_interval(0, UINT64_MAX);
-    return any(0, 1) ? MT_OK : (int32_t)any(0, 31);
-}
-
-uint32_t mt_port_timer_granularity_ns(void)
-{
-    return any(0, UINT32_MAX);
-}
 
 static int32_t run(const struct mt_model *model)
 {
