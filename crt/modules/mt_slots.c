@@ -75,8 +75,8 @@ static void judge(struct mt_slots *slots)
 }
 
 /* Read an area of the journal, and use it. The place right after the last written one stays free: an interrupted
- * write may have begun there. Returns whether a trial ended or a key was replaced since the area was begun: that
- * record may be half-written. */
+ * write may have begun there. Returns whether a trial ended or a key was replaced since the area was begun, or a
+ * record is damaged: these may be half-written. */
 static int read_journal(struct mt_slots *slots, uint32_t area)
 {
     int has_ended = 0;
@@ -92,6 +92,7 @@ static int read_journal(struct mt_slots *slots, uint32_t area)
         }
         if (blank != 0xFFu) {
             slots->at = at + 2u * RECORD;
+            has_ended |= record == NULL; /* it may read correctly after the next start */
         }
         if (record == NULL) {
             continue;

@@ -45,7 +45,7 @@ static struct mt_storage storage;
 static uint32_t unit_bytes; /* the unit that this flash programs */
 static struct mt_slots slots;
 static uint32_t seed, cuts, resumed;
-static uint32_t writes_left;        /* until the power is cut */
+static uint32_t writes_left = FOREVER; /* until the power is cut */
 static int is_worn;                 /* what is programmed reads back as zeros */
 static jmp_buf power;
 
@@ -392,6 +392,7 @@ static void load_with_cuts(uint32_t cut, uint32_t slot_bytes)
     static struct state before;
     static uint32_t number;
     volatile uint32_t left = cut;
+    writes_left = FOREVER;
     before = power_up(slot_bytes);
     CHECK(is_equal(&before, states_now));
     if (random_below(4) == 0) {
