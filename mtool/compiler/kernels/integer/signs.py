@@ -52,7 +52,7 @@ class Signs(SumSchedule[Work, EpilogueText]):
 
     def _unit(self, epilogue: EpilogueText) -> int:
         """Return the magnitude of a product."""
-        return WeightedSum.of(epilogue.node).magnitude * int(epilogue.weights.max())
+        return WeightedSum.of(epilogue.node).magnitude * int(np.abs(epilogue.weights.astype(int)).max())
 
     def _signs(self, epilogue: EpilogueText) -> tuple[int, int] | None:
         """Return the numbers that stand for sums from 0 on and below, if they are the results."""
