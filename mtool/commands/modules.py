@@ -214,6 +214,9 @@ def make_module(
 
     target = boards.get(board) if isinstance(board, str) else board
     module_image.check_board(target)
+    # In which memory the device stores a module is unknown, and it has no variables: nothing is copied to RAM.
+    memories = {name: memory.model_copy(update={"reads": None}) for name, memory in target.memories.items()}
+    target = target.model_copy(update={"memories": memories})
     sign, start = signer_of(key, counter, signer), time.monotonic()
     chosen = _for_a_module(_unguarded(options))
     model = compile(path, board=target, options=chosen)

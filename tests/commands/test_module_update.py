@@ -88,3 +88,11 @@ def test_the_reported_delta_is_the_sent_one() -> None:
     other = replace(old, image=bytes(byte ^ 1 for byte in code) + constants)
     found = modules.update_between((old, pack(old)), (other, pack(other)))
     assert not found.has_same_code and "for the code," in found.describe()
+
+
+@pytest.mark.parametrize("board", ["nucleo_l4r5zi", "mps2_an386"])
+def test_a_module_has_no_constants_or_code_in_ram(board: str) -> None:
+    options = Options(optimize="speed")
+    in_firmware = mtool.compile(DIGITS, board=board, options=options).manifest.in_ram
+    assert ("weights" in in_firmware) == (board == "nucleo_l4r5zi"), "its flash is slow"
+    assert modules.make_module(DIGITS, board=board, options=options).module.image
