@@ -1,21 +1,18 @@
 #include "mt_bytecode_bounds.h"
 
-static int has(uint32_t offset, uint32_t bytes, uint32_t size)
-{
-    return bytes <= size && offset <= size - bytes;
-}
-
 int mt_bytecode_reads(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment)
 {
-    const uint32_t offset = address & ~MT_BYTECODE_CONSTANT;
-    if (offset & (alignment - 1))
-        return 0;
-    return has(offset, bytes, address & MT_BYTECODE_CONSTANT ? module->constant_bytes : module->arena_bytes);
+    uint32_t first = 0, end = module->arena_bytes;
+    if (address >= MT_BYTECODE_CONSTANT) {
+        first = MT_BYTECODE_CONSTANT;
+        end = first + module->constant_bytes;
+    }
+    return (address & (alignment - 1)) == 0 && bytes <= end - first && address <= end - bytes;
 }
 
 int mt_bytecode_writes(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t alignment)
 {
-    return !(address & MT_BYTECODE_CONSTANT) && mt_bytecode_reads(module, address, bytes, alignment);
+    return address < MT_BYTECODE_CONSTANT && mt_bytecode_reads(module, address, bytes, alignment);
 }
 
 int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t input,
@@ -26,11 +23,9 @@ int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, u
            mt_bytecode_are_apart(address, bytes, output, written);
 }
 
-const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes)
+int mt_bytecode_are_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes)
 {
-    if (!(address & MT_BYTECODE_CONSTANT) || !mt_bytecode_reads(module, address, bytes, 4))
-        return 0;
-    return (const void *)(module->constants + (address & ~MT_BYTECODE_CONSTANT));
+    return address >= MT_BYTECODE_CONSTANT && mt_bytecode_reads(module, address, bytes, 4);
 }
 
 static const struct mt_bytecode_kernel *kernel_of(const struct mt_bytecode *module, uint32_t call)
@@ -61,8 +56,8 @@ int32_t mt_bytecode_open(struct mt_bytecode *opened, const void *module, uint32_
     const uint32_t all = bytes / 4;
     if ((uintptr_t)module % 4 || bytes % 4 || all < MT_BYTECODE_HEAD || words[0] != MT_BYTECODE_MAGIC)
         return MT_BYTECODE_MALFORMED;
-    if (words[1] >= MT_BYTECODE_CONSTANT || words[3] % 4 || words[2] > all - MT_BYTECODE_HEAD ||
-        words[3] / 4 != all - MT_BYTECODE_HEAD - words[2])
+    if (words[1] >= MT_BYTECODE_CONSTANT || words[2] > all - MT_BYTECODE_HEAD ||
+        words[3] != 4 * (all - MT_BYTECODE_HEAD - words[2]))
         return MT_BYTECODE_MALFORMED;
     mt_bytecode_reopen(opened, module, library, kernels);
     for (uint32_t at = 0, number = 1; at < opened->call_words; ++number) {

@@ -22,8 +22,8 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
                                 (uint32_t)(call->channels / call->group));
     weights = mt_bytecode_times(mt_bytecode_times(weights, (uint32_t)call->out_channels), 4);
     return mt_bytecode_reads(module, call->input, read, 4) && mt_bytecode_writes(module, call->output, results, 4) &&
-           mt_bytecode_constants(module, call->weights, weights) &&
-           mt_bytecode_constants(module, call->bias, 4 * (uint32_t)call->out_channels);
+           mt_bytecode_are_constants(module, call->weights, weights) &&
+           mt_bytecode_are_constants(module, call->bias, 4 * (uint32_t)call->out_channels);
 }
 
 static float dot(const float *x, const float *w, int32_t count, float sum)

@@ -54,14 +54,14 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     pixels = (uint32_t)call->out_height * (uint32_t)call->out_width;
     results = channels % 2 ? 3 * (channels + 1) : pixels % PIXELS ? channels : 0;
     staged = is_pointwise(call) || results > depth ? results : depth;
-    words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(pairs, 4 * row));
     read = mt_bytecode_span((uint32_t)call->height * (uint32_t)call->width, (uint32_t)call->pixel_step,
                             (uint32_t)call->channels);
     written = mt_bytecode_span(pixels, (uint32_t)call->out_step, channels);
-    if (!words || !mt_bytecode_is_scratch(module, call->scratch, 6 * depth + staged, call->input, read, call->output,
-                                          written))
+    if (!mt_bytecode_are_constants(module, call->weights, mt_bytecode_times(pairs, 4 * row)) ||
+        !mt_bytecode_is_scratch(module, call->scratch, 6 * depth + staged, call->input, read, call->output, written))
         return 0;
     (void)count;
+    words = mt_bytecode_at(module, 0, call->weights);
     for (uint32_t pair = 0; pair < pairs; ++pair, words += row)
         if (!mt_bytecode_are_pair(words + row - 4))
             return 0;

@@ -22,12 +22,12 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     (void)count;
     if (!mt_bytecode_are_sizes(&call->rows, 3) || !mt_bytecode_is_range(&call->range))
         return 0;
-    words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(groups, 4 * each));
-    if (!words ||
+    if (!mt_bytecode_are_constants(module, call->weights, mt_bytecode_times(groups, 4 * each)) ||
         !mt_bytecode_is_scratch(module, call->scratch, GROUP + (call->depth % 4 ? depth : 0), call->input,
                                 (uint32_t)call->rows * (uint32_t)call->depth, call->output,
                                 (uint32_t)call->rows * (uint32_t)call->outputs))
         return 0;
+    words = mt_bytecode_at(module, 0, call->weights);
     for (uint32_t group = 0; group < groups; ++group, words += each) {
         const uint32_t *const tail = words + each - 2 * GROUP;
         if (!mt_bytecode_are_pair(tail))

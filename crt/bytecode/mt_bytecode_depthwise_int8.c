@@ -100,14 +100,15 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
                             mt_bytecode_span((uint32_t)call->columns, (uint32_t)call->column_step, inputs));
     written = mt_bytecode_plus(mt_bytecode_times((uint32_t)call->out_rows - 1, (uint32_t)call->out_row_step),
                                mt_bytecode_span((uint32_t)call->out_columns, (uint32_t)call->out_column_step, channels));
-    words = mt_bytecode_constants(module, call->weights, mt_bytecode_times(channels, 4 * row));
     if (slides(call) && (uint32_t)(paired(call) - 1) * (uint32_t)call->column_stride + 4 > pitch)
         return 0;
     plane = mt_bytecode_times(2, mt_bytecode_plus(mt_bytecode_times(plane_rows, pitch), taps));
     plane = mt_bytecode_plus(plane, slides(call) ? (uint32_t)paired(call) : 0);
-    if (!words || !mt_bytecode_are_elements(module, &call->out_rows, 2, channels) ||
+    if (!mt_bytecode_are_constants(module, call->weights, mt_bytecode_times(channels, 4 * row)) ||
+        !mt_bytecode_are_elements(module, &call->out_rows, 2, channels) ||
         !mt_bytecode_is_scratch(module, call->scratch, plane, call->input, read, call->output, written))
         return 0;
+    words = mt_bytecode_at(module, 0, call->weights);
     for (uint32_t c = 0; c < channels; ++c, words += row) {
         /* no sum overflows 32 bits: a product has 14 bits, and there are at most 2^14 taps */
         if (words[0] + UINT32_C(0x6fffffff) > UINT32_C(0xdffffffe) || (words[1] && !mt_bytecode_is_offset(words[2])))

@@ -104,9 +104,9 @@ static int are_words(const struct mt_bytecode *module, const struct mt_bytecode_
 
 /* Check one step: its values exist and have the right kinds. `floats` has a bit for each of the `made` values that
  * is a float. */
-static int is_step(uint32_t step, uint32_t made, uint64_t *floats)
+static int is_step(uint32_t code, uint32_t step, uint32_t made, uint64_t *floats)
 {
-    const char *const kinds = steps[step & 255].kinds;
+    const char *const kinds = steps[code].kinds;
     const uint32_t first = step >> 8 & 255;
     int is_float = kinds[0] == 'f';
     for (uint32_t i = 1; i < 4; ++i) {
@@ -122,7 +122,7 @@ static int is_step(uint32_t step, uint32_t made, uint64_t *floats)
     if (kinds[0] == '?')
         is_float = first == TYPE_F32;
     *floats |= (uint64_t)is_float << made;
-    return (step & 255) != STEP_wrap || first != TYPE_F32;
+    return code != STEP_wrap || first != TYPE_F32;
 }
 
 /* Whether a number of elements that are accumulated is within a model's limits. */
@@ -145,7 +145,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
             return 0;
     for (; step < end && made < MOST; ++made) {
         const uint32_t code = *step & 255;
-        if (code >= STEPS || steps[code].words >= (uint32_t)(end - step) || !is_step(*step, made, &floats) ||
+        if (code >= STEPS || steps[code].words >= (uint32_t)(end - step) || !is_step(code, *step, made, &floats) ||
             !are_words(module, call, *step, step + 1))
             return 0;
         step += 1 + steps[code].words;

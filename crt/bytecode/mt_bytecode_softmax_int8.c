@@ -9,7 +9,7 @@ static int fits(const struct mt_bytecode *module, const uint32_t *operands, uint
     const uint32_t elements = (uint32_t)call->rows * (uint32_t)call->length;
     (void)count;
     return mt_bytecode_are_sizes(&call->rows, 2) && mt_bytecode_reads(module, call->input, elements, 1) &&
-           mt_bytecode_constants(module, call->exponentials, 4 * TABLE) &&
+           mt_bytecode_are_constants(module, call->exponentials, 4 * TABLE) &&
            mt_bytecode_writes(module, call->output, mt_bytecode_times(elements, 4), 4) &&
            /* the row must be unchanged since its largest element was found: the table's index ends there */
            mt_bytecode_are_apart(call->input, elements, call->output, mt_bytecode_times(elements, 4));

@@ -83,8 +83,8 @@ static inline int mt_bytecode_are_apart(uint32_t a, uint32_t a_bytes, uint32_t b
 int mt_bytecode_is_scratch(const struct mt_bytecode *module, uint32_t address, uint32_t bytes, uint32_t input,
                            uint32_t read, uint32_t output, uint32_t written);
 
-/* The constants at an address, aligned to 4; NULL: there are fewer bytes, or they lie in the arena. */
-const uint32_t *mt_bytecode_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes);
+/* Whether there are constants at an address, aligned to 4. */
+int mt_bytecode_are_constants(const struct mt_bytecode *module, uint32_t address, uint32_t bytes);
 
 /* Whether a channel's scaling can't overflow: with a multiplier, the offset leaves space for the product's high
  * word. */
@@ -103,7 +103,7 @@ static inline int mt_bytecode_are_pair(const uint32_t *words)
 
 static inline const void *mt_bytecode_at(const struct mt_bytecode *module, const uint8_t *arena, uint32_t address)
 {
-    return address & MT_BYTECODE_CONSTANT ? module->constants + (address & ~MT_BYTECODE_CONSTANT) : arena + address;
+    return address < MT_BYTECODE_CONSTANT ? arena + address : module->constants + (address - MT_BYTECODE_CONSTANT);
 }
 
 /* The call's operands as the kernel's struct, all of whose fields are words. */

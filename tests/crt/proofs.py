@@ -31,6 +31,10 @@ class Proof:
     machine: str = "gcc_x86_32"
 
 
+BYTECODE = (
+    *("copy", "map", "add_int8", "conv2d_int8", "depthwise_int8", "dense_int8", "pool_int8", "softmax_int8"),
+    *("conv2d_f32", "pool_f32", "softmax_f32"),
+)
 PROOFS = {
     "link": Proof(
         ("src/mt_link.c", "src/mt_cobs.c", "src/mt_crc32.c"),
@@ -66,6 +70,18 @@ PROOFS = {
             **{"mt_module_check_head": 20, "check": 20, "call": 4},
         },
         by_result=("read_head", "mt_module_check_head", "look", "mt_module_open", "kind_of", "check", "call"),
+    ),
+    "bytecode": Proof(
+        ("bytecode/mt_bytecode.c", *(f"bytecode/mt_bytecode_{kernel}.c" for kernel in BYTECODE)),
+        states={
+            **{"check_files": 200, "check_plain": 100, "check_no_sizes": 100, "check_dense": 1000},
+            **{"check_conv2d": 1000, "check_depthwise": 1000, "fits": 200, "mt_bytecode_are_sizes": 20},
+            **{"mt_bytecode_reads": 10, "mt_bytecode_are_constants": 10, "is_step": 20, "are_words": 20},
+        },
+        by_result=(
+            *("mt_bytecode_reads", "mt_bytecode_writes", "mt_bytecode_are_constants", "mt_bytecode_is_scratch"),
+            *("mt_bytecode_are_sizes", "mt_bytecode_is_size", "mt_bytecode_is_pad", "is_step", "are_words", "meets"),
+        ),
     ),
     "delta": Proof(
         ("src/mt_crc32.c",),
