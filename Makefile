@@ -115,6 +115,7 @@ fuzz:           ## a minute for each fuzz target: FUZZ_TARGETS="loader slots", S
 	PYTHONPATH=. .venv/bin/python fuzz/models.py $(if $(wildcard .venv/lib/*/site-packages/atheris),-max_total_time=$(or $(SECONDS),60)) fuzz/corpus/models
 
 prove:          ## Frama-C's proofs that no input harms the runtime, or the C of models (Debian: frama-c-base)
+	scripts/setup --dev
 	.venv/bin/python scripts/prove.py $(ARGS)
 
 fuzz-models:    ## mutated ONNX and TFLite models; continues where the last run stopped

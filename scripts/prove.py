@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import bench  # noqa: E402
 import proved  # noqa: E402
 
-from mtool.boards import get  # noqa: E402
+from mtool.boards import get, load_all  # noqa: E402
 from mtool.compiler.compilation import plan_model  # noqa: E402
 from mtool.compiler.plan import Plan  # noqa: E402
 from tests.crt import proofs  # noqa: E402
@@ -66,13 +66,16 @@ def results(name: str, board: str, quick: bool) -> Iterator[tuple[str, int, proo
 def main() -> int:
     """Run the proofs; 0 if all hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "names", nargs="*", default=[*proofs.PROOFS, "kernels", "networks", *MODELS], metavar="PROOF|MODEL"
-    )
-    parser.add_argument("--board", default="qemu_riscv32")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--table", action="store_true")
+    every = [*proofs.PROOFS, "kernels", "networks", *MODELS]
+    about = f"any of {', '.join(every)}, or another model's file (minutes); default: all"
+    parser.add_argument("names", nargs="*", default=every, metavar="PROOF|MODEL", help=about)
+    parser.add_argument("--board", default="qemu_riscv32", help="of the models' C (default: qemu_riscv32)")
+    parser.add_argument("--quick", action="store_true", help="over fewer sizes")
+    parser.add_argument("--table", action="store_true", help="update the rows of docs/proofs.md")
     given = parser.parse_args()
+    unknown = [name for name in given.names if name not in every and not Path(name).is_file()]
+    if unknown or given.board not in load_all():
+        parser.error(f"no such proof or file: {unknown[0]}" if unknown else f"no such board: {given.board}")
     if shutil.which(proofs.TOOL) is None:
         print("frama-c is not installed: apt-get install frama-c-base", file=sys.stderr)
         return 5

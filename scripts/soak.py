@@ -39,11 +39,15 @@ PART = 250  # calls in one session
 def main() -> int:
     """Run every trial; 0 if all went well."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--calls", type=int)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--hours", type=float)
+    parser.add_argument("--model", type=Path, default=MODEL, help="an ONNX or TFLite file (default: kws_int8_qdq)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise and the samples")
+    parser.add_argument(
+        "--calls",
+        type=int,
+        help="inferences over noise on each of four boards; continues where the last run in --folder stopped",
+    )
+    parser.add_argument("--folder", type=Path, help="keeps the firmware and the counts of --calls")
+    parser.add_argument("--hours", type=float, help="emulated hours of a streaming wake word")
     given = parser.parse_args()
     if given.hours:
         return stream(given.hours)
