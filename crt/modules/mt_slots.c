@@ -216,7 +216,8 @@ static int32_t copy_journal(struct mt_slots *slots)
     (void)append(slots, &copy); /* the existing copy may be half-written */
     slots->area = to;
     slots->at = 0;
-    for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES && status == MT_OK; at += slots->storage->sector_bytes) {
+    for (uint32_t at = MT_SLOTS_JOURNAL_BYTES; at > 0 && status == MT_OK;) { /* a half-written HEAD before its records */
+        at = (at - 1u) & ~(slots->storage->sector_bytes - 1u);
         status = slots->storage->erase(to + at);
     }
     for (uint32_t at = 0; at < MT_SLOTS_JOURNAL_BYTES && status == MT_OK; at += RECORD) {
