@@ -27,7 +27,7 @@ def module(
     output: Path | None = None,
     *,
     key: Path | None = None,
-    signer: str = "",
+    signer: str | None = None,
     next_key: Path | None = None,
     counter: int | None = None,
     since: Path | None = None,

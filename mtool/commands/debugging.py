@@ -22,7 +22,7 @@ from mtool.device.flash import flashing, ports
 from mtool.device.session import Device
 from mtool.device.transport import ProcessTransport, Recorder
 from mtool.device.transport.emulator import Channel, command, free_port
-from mtool.manifest import Manifest, Operator, Project, link_key
+from mtool.manifest import Manifest, Operator, Project
 from mtool.manifest.link_key import LinkKey
 from mtool.stages.building import HOST_DRIVEN, BuiltProject, build_plan
 from mtool.stages.compiling import compile
@@ -188,7 +188,7 @@ def plan(prepared: BuiltProject, sample: Sample, options: DebugOptions, deployme
                 )
             channel: Channel = "uart" if by_uart else "semihosting"
             serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
-    key = link_key.find(prepared.link_key, prepared.folder)
+    key = prepared.find_link_key()
     is_channel = bool(serving) and not on_board
     if key is not None and not on_board and not is_channel:
         what = "gdb starts firmware on this computer with a recorded session, which its link key refuses"
@@ -303,7 +303,7 @@ def _replay(server: ProcessTransport, sent: bytes) -> None:
 
 
 def _run(prepared: BuiltProject, channel: ProcessTransport, sample: Sample) -> None:
-    key = link_key.find(prepared.link_key, prepared.folder)
+    key = prepared.find_link_key()
     with Device(prepared.manifest, channel, timeout_s=_PATIENCE_S, key=key) as device:
         device.run(sample, timeout_s=_PATIENCE_S)
 

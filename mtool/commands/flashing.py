@@ -126,7 +126,8 @@ def flash_model(
             transport, port = open_halted(target.emulator, firmware, channel=channel)
             stack.callback(transport.close)
             flashed = _flash(prepared, tool, Attached(port, "", "", ""))
-            opened = Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware)
+            key = prepared.find_link_key()
+            opened = Device(prepared.manifest, transport, timeout_s=_START_S, key=key, firmware=firmware)
         else:
 
             def attempt() -> tuple[flash.FlashResult, Device]:

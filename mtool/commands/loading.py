@@ -214,7 +214,7 @@ def explained(error: DeviceError, module: Module) -> MtoolError:
         return DeviceError(
             f"the device does not trust the signature of {module.name}",
             details=[reason],
-            hint="sign it with the private key that matches the firmware's public key: mtool module --key FILE",
+            hint="sign it with the device's current key (the firmware's, or its replacement): mtool module --key FILE",
         )
     if Status.MT_MISSING_IMPORT.name in str(error) and module.kind == Kind.BYTECODE:
         return DeviceError(

@@ -184,7 +184,7 @@ def make_module(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
-    signer: str = "",
+    signer: str | None = None,
     next_key: Path | None = None,
 ) -> ModuleFile:
     """Compile a model to a native module for firmware on a board; nothing is written.
@@ -334,7 +334,7 @@ def _check(name: str, kind: Kind, description: Description, since: Module | None
         check_interface(since.description, description)
 
 
-def signer_of(key: Path | None, counter: int = 0, command: str = "") -> "PrivateKey | ExternalKey | None":
+def signer_of(key: Path | None, counter: int = 0, command: str | None = None) -> "PrivateKey | ExternalKey | None":
     """Return the private key in a file, or that of a command whose public key is in the file; None without a file.
 
     Raises:
@@ -343,12 +343,12 @@ def signer_of(key: Path | None, counter: int = 0, command: str = "") -> "Private
     if not 0 <= counter <= _MOST_COUNTER:
         raise UsageError(f"--counter {counter} is out of range", details=[f"expected 0 to {_MOST_COUNTER}"])
     if key is None:
-        if command:
+        if command is not None:
             raise UsageError("--signer needs the public key of its pair", hint="give it: --key FILE.pub")
         return None
     from mtool.manifest.modules.keys import external, read_private
 
-    return external(command, key) if command else read_private(key)
+    return read_private(key) if command is None else external(command, key)
 
 
 def _next_key(signer: "PrivateKey | ExternalKey | None", next_key: Path | None) -> bytes:
@@ -406,7 +406,7 @@ def make_bytecode(
     key: Path | None = None,
     counter: int = 0,
     since: Module | None = None,
-    signer: str = "",
+    signer: str | None = None,
     next_key: Path | None = None,
 ) -> ModuleFile:
     """Compile a model to a bytecode module, for firmware on any board that has the kernels; nothing is written.

@@ -25,7 +25,7 @@ VARIABLE: Final = "MTOOL_LINK_KEY"
 CHALLENGE_BYTES: Final = 8
 MAC_BYTES: Final = 8
 _KEY_BYTES = 16
-_FORM = re.compile(rb"[0-9a-fA-F]{%d}\s*" % (2 * _KEY_BYTES))
+_FORM = re.compile(rb"(?!0+\s*$)[0-9a-fA-F]{%d}\s*" % (2 * _KEY_BYTES))
 _MASK = (1 << 64) - 1
 _WORDS = struct.Struct("<QQ")
 _END = struct.Struct("<II")  # what the MAC covers after the frame: the full sequence number, and the direction
@@ -103,7 +103,7 @@ def read(path: Path) -> LinkKey:
     except OSError as failed:
         raise of_os_error(failed, f"the link key {path} can't be read") from None
     if not _FORM.fullmatch(data):
-        details = [f"expected {2 * _KEY_BYTES} hexadecimal digits"]
+        details = [f"expected {2 * _KEY_BYTES} hexadecimal digits, not all of them 0"]
         raise UsageError(f"{path} is not a link key", details=details, hint="make one: mtool key FILE --link")
     keys.warn_of_readers(path)
     return LinkKey(bytes.fromhex(data.decode()), str(path))
@@ -135,7 +135,7 @@ def of_option(options: Mapping[str, str]) -> LinkKey | None:
     """
     digits = options.get(OPTION)
     if digits is not None and not _FORM.fullmatch(digits.encode()):
-        details = [f"expected {2 * _KEY_BYTES} hexadecimal digits"]
+        details = [f"expected {2 * _KEY_BYTES} hexadecimal digits, not all of them 0"]
         raise UsageError(
             f"the option {OPTION} is not a link key", details=details, hint="give its file: --link-key FILE"
         )
@@ -146,7 +146,7 @@ def file(key: LinkKey | None) -> FileTree:
     """Return the file with the key in a project's folder, if there is a key, and what keeps it out of git."""
     if key is None:
         return FileTree()
-    return FileTree({FILE_NAME: f"{key.digits}\n".encode(), IGNORED: f"{FILE_NAME}\n{_HEADER}\n".encode()})
+    return FileTree({FILE_NAME: f"{key.digits}\n".encode(), IGNORED: f"{FILE_NAME}\n{_HEADER}\nbuild/\n".encode()})
 
 
 def headers(key: LinkKey) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from mtool.base.frozen import frozen
 from mtool.base.option_values import CHANNEL, Format
 from mtool.boards import Board
 from mtool.manifest import Manifest, StackBound
-from mtool.manifest.link_key import FILE_NAME, LinkKey
+from mtool.manifest.link_key import FILE_NAME, LinkKey, find
 from mtool.stages.compiling import CompiledModel, compile
 from mtool.stages.options import Options
 
@@ -61,6 +61,8 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
     if old is None or old.project is None or new.project is None:
         return
     before, after = old.project.options, new.project.options
+    key = folder / FILE_NAME
+    old_key, new_key = key.read_bytes() if key.is_file() else None, tree.files.get(FILE_NAME)
     modules = before.get(loaded_modules.MODULES, loaded_modules.NONE)
     if modules != loaded_modules.NONE:
         wrong = [name for name in (loaded_modules.MODULES, loaded_modules.KEY) if before.get(name) != after.get(name)]
@@ -72,8 +74,7 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
                 ],
                 hint="add --modules and the same --module-key, use another --output-dir, or add --force",
             )
-        key = folder / FILE_NAME
-        if (key.read_bytes() if key.is_file() else None) != tree.files.get(FILE_NAME):
+        if old_key != new_key:
             raise UsageError(
                 f"{folder}: this build changes the link key, so that the device loses its modules and their counters",
                 hint="add the same --link-key, use another --output-dir, or add --force",
@@ -89,6 +90,8 @@ def _check_replaced(folder: Path, new: Manifest, tree: FileTree) -> None:
                 "--output-dir, or use --force",
             )
     lost = [*_lost(old, new)]
+    if old_key not in (None, new_key):
+        lost.append("built with another link key" if new_key else "built with --link-key, which protects it")
     if lost:
         log.warning(
             "replacing the firmware in %s, which was %s; --output-dir FOLDER keeps both", folder, ", ".join(lost)
@@ -163,6 +166,14 @@ class BuiltProject:
             sum(model.constant_bytes_in_ram for model in self.manifest.models),
             needs_of(size, self.manifest) if self.board.memories else (),
         )
+
+    def find_link_key(self) -> LinkKey | None:
+        """Return the key for a session with the firmware, if it has one.
+
+        Raises:
+            UsageError: it can't be read.
+        """
+        return find(self.link_key, self.folder)
 
     @property
     def plain_firmware(self) -> Path | None:
@@ -303,7 +314,7 @@ def open(what: "str | Path | CompiledModel | BuiltProject", *, link_key: Path | 
 
     Args:
         what: the folder of a built project, or the result of `mtool.compile` or `mtool.prepare`.
-        link_key: the file of the device's link key, if the folder has none.
+        link_key: the file of the device's link key; default: that in the folder, then MTOOL_LINK_KEY.
 
     Raises:
         MtoolError: the build failed, or the firmware does not answer.

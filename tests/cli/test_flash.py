@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mtool.cli import app
 from mtool.device.build import toolchains
 from mtool.device.flash import ports, runner
 from mtool.device.flash.ports import Attached
+from mtool.manifest import link_key
 from tests.device.flash.jobs import fake
 
 DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
@@ -34,15 +36,18 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.product(3)
-@pytest.mark.parametrize("board", EMULATED)
-def test_an_emulated_board_is_flashed_verified_and_runs(board: str, capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    ("board", "options"), [*((board, ()) for board in EMULATED), ("mps2_an386", ("--link-key", "a.key"))]
+)
+def test_an_emulated_board_is_flashed_verified_and_runs(board: str, options: Sequence[str], capsys: Captured) -> None:
     entry = boards.get(board)
     assert entry.emulator is not None
     for program in (entry.toolchain, entry.emulator.program, "cmake", "ninja", "gdb-multiarch"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     pytest.importorskip("onnxruntime")
-    assert app.invoke(["flash", DIGITS, "--board", board, "--json"]) == 0
+    link_key.make(Path("a.key"))
+    assert app.invoke(["flash", DIGITS, "--board", board, "--json", *options]) == 0
     captured = capsys.readouterr()
     document: dict[str, Any] = json.loads(captured.out)
     assert document["runner"] == "gdb" and document["verified"]

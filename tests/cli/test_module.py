@@ -70,6 +70,8 @@ def test_models_that_can_not_be_modules_are_reported(
             ["module", DIGITS, "--board", "mps2_an386", "--key", "a.key", "--next-key", "a.key.pub"],
             "is the key that signs",
         ),
+        (["module", DIGITS, "--board", "mps2_an386", "--key", "a.key.pub", "--signer", ""], "--signer is empty"),
+        (["module", DIGITS, "--board", "mps2_an386", "--key", "a.key", "--signer", "cat"], "use a.key.pub instead"),
     ],
 )
 def test_keys_that_make_no_sense_are_reported(

@@ -243,6 +243,7 @@ def test_another_key_is_reported(files: Path, project: Path) -> None:
     with pytest.raises(DeviceError, match="does not trust the signature of") as refused:
         loading.load_module(files / "foreign.mtm", project)
     assert keys.read_public(files / "other.key.pub").key_id.hex() in refused.value.details[0]
+    assert "the device's current key" in refused.value.hint
 
 
 @pytest.mark.slow

@@ -110,14 +110,22 @@ def test_only_its_owner_and_not_git_can_read_a_project_with_a_key(
     link_key.make(other)
     built = mtool.prepare(DIGITS, board="host", folder=folder, options=mtool.Options(link_key=str(file)))
     secrets = {path for path in folder.rglob("*") if path.name in ("link.key", "mt_link_key.h")}
-    assert len(secrets) == 2 and {path.name for path in secrets} == {*(folder / ".gitignore").read_text().split()}
+    assert len(secrets) == 2
+    subprocess.run("git init -q && git add -A", shell=True, cwd=folder, check=True)
+    added = subprocess.check_output(["git", "ls-files"], cwd=folder, text=True).split()
+    digits = file.read_text().strip()
+    assert "mtool.json" in added
+    for data in map(Path.read_bytes, (folder / path for path in added)):
+        assert digits.encode() not in data and bytes.fromhex(digits) not in data
     ignored = folder / ".gitignore"
-    for lines, is_enough in (("mt_link_key.h\n*.o\nlink.key\n", True), ("*.o\nlink.key\n", False)):
+    for lines, is_enough in (("mt_link_key.h\n*.o\nbuild/\nlink.key\n", True), ("*.o\nlink.key\n", False)):
         ignored.write_text(lines)
         with contextlib.nullcontext() if is_enough else pytest.raises(UsageError) as refused:
             mtool.prepare(DIGITS, board="host", folder=folder, options=mtool.Options(link_key=str(file)))
         assert ignored.read_text() == lines
-    assert refused is not None and "add these lines to .gitignore: link.key, mt_link_key.h; " in refused.value.hint
+    assert (
+        refused is not None and "add these lines to .gitignore: link.key, mt_link_key.h, build/; " in refused.value.hint
+    )
     assert not [path for path in (*secrets, folder / "build") if path.stat().st_mode & 0o077]
     assert built.link_key is None and not caplog.records
     with mtool.open(folder, link_key=str(file)):
@@ -138,3 +146,12 @@ def test_only_its_owner_and_not_git_can_read_a_project_with_a_key(
     with pytest.raises(CommunicationError, match="another link key") as failed:
         mtool.run(folder, board="host")
     assert failed.value.details == (f"the key of {folder / 'link.key'} was used",) and "chmod 600" in caplog.text
+
+
+def test_a_build_that_drops_or_changes_the_key_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cases = ((KEY, ""), (KEY[::-1], "with another link key"), (None, "with --link-key"), (KEY, ""))
+    for key, warning in cases:
+        caplog.clear()
+        options = mtool.Options(template_options={"link_key": key} if key else {})
+        commands.write_project(mtool.compile(DIGITS, board="host", options=options), tmp_path / "project")
+        assert warning in caplog.text and bool(warning) == bool(caplog.records)

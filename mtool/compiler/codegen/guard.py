@@ -38,7 +38,8 @@ def check_guard(model: CModel) -> None:
     }
     for reason, is_there in reasons.items():
         if model.place.guard and is_there:
-            raise UsageError(f"--guard can't be combined with {reason}", hint="leave one of them out")
+            hint = "leave one of them out" if reason.startswith("--") else "leave out --guard"
+            raise UsageError(f"--guard can't be combined with {reason}", hint=hint)
 
 
 def guarded_arena(model: CModel) -> str:

@@ -6,6 +6,7 @@ import getpass
 import logging
 import os
 import shlex
+import shutil
 import stat
 import sys
 import tempfile
@@ -142,7 +143,7 @@ def external(command: str, public: Path) -> ExternalKey:
     """Return the key that a command signs with, whose public half is in a file.
 
     Raises:
-        UsageError: the command is empty or malformed, or the file has no public key.
+        UsageError: the command is empty, malformed or not installed, or the file has no public key.
     """
     try:
         words = shlex.split(command)
@@ -150,6 +151,8 @@ def external(command: str, public: Path) -> ExternalKey:
         raise UsageError(f"--signer {command!r} can't be read: {wrong}") from None
     if not words:
         raise UsageError("--signer is empty", hint="give a command that prints the signature of its input")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"--signer: {words[0]} is not installed", hint="check the command")
     return ExternalKey(tuple(words), read_public(public))
 
 
@@ -201,11 +204,12 @@ def read_private(path: Path) -> PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     data = _read(path)
-    expected, passphrase = "expected an Ed25519 key in PEM", None
+    expected, passphrase, hint = "expected an Ed25519 key in PEM", None, _HINT
     if b"ENCRYPTED" in data:
         expected, passphrase = "the passphrase is wrong, or it is not an Ed25519 key in PEM", _passphrase(path)
+        hint = f"set {PASSPHRASE} to its passphrase"
     load = partial(load_pem_private_key, password=passphrase)
-    key = _loaded(path, data, load, Ed25519PrivateKey, "no private key that can sign a module", expected)
+    key = _loaded(path, data, load, Ed25519PrivateKey, "no private key that can sign a module", expected, hint)
     warn_of_readers(path)
     return PrivateKey(key)
 
@@ -234,16 +238,18 @@ def read_public(path: Path) -> PublicKey:
     data = _read(path)
     if b"PRIVATE KEY" in data:
         hint = f"use {public_path_of(path).name} instead"
-        raise UsageError(f"{path} is a private key, which must not go into firmware", hint=hint)
+        raise UsageError(f"{path} is a private key; the public one is needed here", hint=hint)
     what = "no public key for modules"
-    key = _loaded(path, data, load_pem_public_key, Ed25519PublicKey, what, "expected Ed25519 in PEM")
+    key = _loaded(path, data, load_pem_public_key, Ed25519PublicKey, what, "expected Ed25519 in PEM", _HINT)
     if is_weak(key.public_bytes_raw()):
         details = ["its point is of low order"]
         raise UsageError(f"{path} is a weak key, for which anyone can sign", details=details, hint=_HINT)
     return PublicKey(key.public_bytes_raw())
 
 
-def _loaded(path: Path, data: bytes, load: Callable[[bytes], object], kind: Any, what: str, expected: str) -> Any:
+def _loaded(
+    path: Path, data: bytes, load: Callable[[bytes], object], kind: Any, what: str, expected: str, hint: str
+) -> Any:
     """Return the key of a kind from a file."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -251,7 +257,7 @@ def _loaded(path: Path, data: bytes, load: Callable[[bytes], object], kind: Any,
     with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
         key = load(data)
     if not isinstance(key, kind):
-        raise UsageError(f"{path} holds {what}", details=[expected], hint=_HINT)
+        raise UsageError(f"{path} holds {what}", details=[expected], hint=hint)
     return key
 
 

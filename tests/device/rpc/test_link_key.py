@@ -286,13 +286,16 @@ def test_a_key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     assert link_key.find(None, folder) is None
     monkeypatch.setenv(link_key.VARIABLE, str(file))
-    for path, there in ((None, None), (None, OTHER), (file, OTHER)):  # the option, then the folder, then the variable
+    for path, there in ((None, None), (None, KEY), (file, KEY)):  # the option, then the folder, then the variable
         (folder / link_key.FILE_NAME).write_bytes(link_key.file(there).files.get(link_key.FILE_NAME, b""))
         if there is None:
             (folder / link_key.FILE_NAME).unlink()
         found = link_key.find(path, folder)
-        assert found is not None and (found.digits == OTHER.digits) == (there is OTHER and path is None)
-    file.write_text("12")
+        assert found is not None and (found.digits == KEY.digits) == (there is KEY and path is None)
+    for text in ("00" * 16, "12"):
+        file.write_text(text)
+        with pytest.raises(UsageError, match="is not a link key"):
+            link_key.read(file)
     (folder / link_key.FILE_NAME).write_text("00" * 16)
     with pytest.raises(
         UsageError, match=r"MTOOL_LINK_KEY: .* is not a link key"
