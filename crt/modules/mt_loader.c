@@ -212,12 +212,14 @@ static int32_t begin_in_ram(struct mt_loader *loader, const uint8_t *head, const
     return MT_OK;
 }
 
-/* The slot of the module with a name, from which a delta starts; MT_SLOTS_NONE: none, or the firmware accepts no
- * deltas. */
+/* The slot of the module with a name, from which a delta starts; MT_SLOTS_NONE: none, or no delta is accepted: by the
+ * firmware, or while a module is on trial. */
 static uint8_t delta_base(const struct mt_loader *loader, uint32_t name)
 {
-    const uint8_t slot =
-        loader->delta == NULL || loader->storage == NULL ? (uint8_t)MT_SLOTS_NONE : mt_slots_replaced(&loader->slots, name);
+    const uint8_t slot = loader->delta == NULL || loader->storage == NULL ||
+                                 mt_slots_trial(&loader->slots) != MT_SLOTS_NONE
+                             ? (uint8_t)MT_SLOTS_NONE
+                             : mt_slots_replaced(&loader->slots, name);
     return slot != MT_SLOTS_NONE && loader->slots.records[slot]->name == name && loader->is_open[slot]
                ? slot
                : (uint8_t)MT_SLOTS_NONE;
@@ -258,20 +260,15 @@ static int32_t acknowledge(struct mt_requests *state, const struct mt_frame *req
     return mt_link_send(&state->link, MT_RUNNING, request->session, request->sequence, 0);
 }
 
-/* A file other than that of the module on trial ends the trial: the previous modules are opened again. */
-static int32_t end_trial(struct mt_loader *loader, struct mt_requests *state, const struct mt_frame *request,
-                         const uint8_t *head)
+/* If the identified file is not that of the module on trial, end the trial: the previous modules are opened again. */
+static int32_t end_trial(struct mt_loader *loader, struct mt_requests *state)
 {
     const uint8_t trial = mt_slots_trial(&loader->slots);
-    uint8_t identity[MT_SLOTS_IDENTITY_BYTES];
-    identify(head, identity);
-    if (trial == MT_SLOTS_NONE || memcmp(loader->slots.records[trial]->identity, identity, sizeof identity) == 0) {
+    if (trial == MT_SLOTS_NONE ||
+        memcmp(loader->slots.records[trial]->identity, loader->identity, sizeof loader->identity) == 0) {
         return MT_OK;
     }
-    int32_t status = acknowledge(state, request);
-    if (status == MT_OK) {
-        status = mt_slots_fail(&loader->slots);
-    }
+    const int32_t status = mt_slots_fail(&loader->slots);
     if (status == MT_OK) {
         mt_slots_reject(&loader->slots, trial);
         state->model = state->config->model;
@@ -292,16 +289,11 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
         return MT_BAD_MESSAGE;
     }
     const uint32_t name = name_of(head + MT_MODULE_AT_NAME);
-    if (where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) {
+    if ((where != MT_IN_RAM && (where != MT_IN_FLASH || loader->storage == NULL)) ||
+        (is_delta && delta_base(loader, name) == MT_SLOTS_NONE)) {
         return MT_NOT_SUPPORTED;
     }
-    int32_t status = where == MT_IN_FLASH ? end_trial(loader, state, request, head) : MT_OK;
-    if (status == MT_OK && is_delta && delta_base(loader, name) == MT_SLOTS_NONE) {
-        return MT_NOT_SUPPORTED;
-    }
-    if (status == MT_OK) {
-        status = mt_requests_begin_work(state, request);
-    }
+    int32_t status = mt_requests_begin_work(state, request);
     if (status == MT_OK) {
         const uint8_t replaced = where == MT_IN_RAM ? (uint8_t)RAM : replaced_by(loader, name);
         struct mt_module_host host = host_of(loader, used_but(loader, replaced), head, NULL);
@@ -322,8 +314,11 @@ static int32_t on_load(struct mt_loader *loader, struct mt_requests *state, cons
     }
     loader->where = where;
     loader->file_bytes = view.file_bytes;
-    if (where == MT_IN_FLASH) {
-        status = mt_slots_begin(&loader->slots, loader->identity, name, view.file_bytes, &loader->there);
+    if (where == MT_IN_FLASH) { /* a module that is refused before leaves the trial as it is */
+        status = view.file_bytes > loader->slots.slot_bytes ? MT_NO_MEMORY : end_trial(loader, state);
+        if (status == MT_OK) {
+            status = mt_slots_begin(&loader->slots, loader->identity, name, view.file_bytes, &loader->there);
+        }
     } else if (loader->there == 0) {
         state->model = state->config->model; /* the module in RAM may be overwritten */
         set_open(loader, RAM, 0);

@@ -161,7 +161,7 @@ def load(
     *,
     ram: bool = False,
     since: Path | None = None,
-    trial: int = 0,
+    trial: int | None = None,
     link_key: Path | None = None,
 ) -> None:
     """Load a module into a device: this adds its model without flashing the firmware again.
@@ -182,7 +182,7 @@ def load(
             board=board,
             ram=ram,
             since=since,
-            trial=trial,
+            trial=trial or 0,
             link_key=link_key,
             progress=progress,
         )
@@ -199,6 +199,7 @@ def load(
             "delta_bytes": done.delta_bytes,
             "replaced": done.replaced or None,
             "trial": done.trial,
+            "is_confirmed": done.is_confirmed,
             "is_kept": done.is_kept,
             "seconds": round(done.seconds, 3),
             "models": [
@@ -213,6 +214,10 @@ def load(
     out.text(f"models on the device: {', '.join(names)}")
     if done.trial:
         out.text(f"on trial for {plural.count(done.trial, 'start')}: to keep it, load it again without --trial")
+    elif trial:
+        out.text("not on trial: the device keeps this module already")
+    elif done.is_confirmed:
+        out.text("the trial has ended: the device keeps this module")
     if not done.is_kept:
         what = "its RAM" if done.place.name == "RAM" else "its flash"
         out.text(f"the emulator has ended, and {what} with it: the module is gone")

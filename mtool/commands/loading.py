@@ -13,7 +13,7 @@ from mtool.commands.modules import read_module
 from mtool.device import session
 from mtool.device.flash import ports
 from mtool.device.rpc import Client, loading
-from mtool.device.rpc.loading import DeviceModel, ModuleLimits, Place
+from mtool.device.rpc.loading import HEAD_BYTES, DeviceModel, ModuleLimits, Place
 from mtool.device.rpc.protocol import Status
 from mtool.device.session import delta_update
 from mtool.device.session.connection import no_modules, of_flash, require_modules
@@ -45,6 +45,7 @@ class Loaded:
         delta_bytes: the size of the delta that was sent; 0: the whole file was sent.
         replaced: the model with another name whose place in flash it took; empty: none.
         trial: the starts in which it must be confirmed; 0: it stays.
+        is_confirmed: it was on trial before, and stays from now on.
         is_kept: it is still there when the device is opened again; False: the emulator that had it has ended.
     """
 
@@ -57,6 +58,7 @@ class Loaded:
     delta_bytes: int = 0
     replaced: str = ""
     trial: int = 0
+    is_confirmed: bool = False
     is_kept: bool = True
 
 
@@ -141,6 +143,7 @@ def _load(
             raise
         raise no_modules() from None
     check(module, len(data), place, limits)
+    head = loading.fetch(client, limits.trial, 0, HEAD_BYTES) if limits.trial is not None else b""
     try:
         sent = delta_update.send(client, data, place, since=old, trial=trial, progress=progress)
     except DeviceError as refused:
@@ -149,9 +152,21 @@ def _load(
     how = f"as a delta of {sent.delta_bytes:,} B" if sent.delta_bytes else f"{sent.there_bytes:,} there before"
     log.info("  %-9s %4.1f s   %s B, %s", "load", seconds, f"{len(data):,}", how)
     models = tuple(loading.models(client))
+    is_confirmed = head == data[:HEAD_BYTES] and place == Place.FLASH and not trial
     if trial and loading.module_limits(client, module.name).trial is None:
         trial = 0  # it was there, and confirmed
-    return Loaded(module, place, len(data), sent.there_bytes, seconds, models, sent.delta_bytes, sent.replaced, trial)
+    return Loaded(
+        module,
+        place,
+        len(data),
+        sent.there_bytes,
+        seconds,
+        models,
+        sent.delta_bytes,
+        sent.replaced,
+        trial,
+        is_confirmed,
+    )
 
 
 def check(module: Module, file_bytes: int, place: Place, limits: ModuleLimits) -> None:

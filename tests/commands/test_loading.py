@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mtool
 from mtool import commands, manifest
 from mtool.base.errors import BoardError, DeviceError, FitError, UsageError
+from mtool.cli.app import invoke
 from mtool.commands import loading, modules
 from mtool.commands.execution import run
 from mtool.commands.modules import make_bytecode
@@ -381,8 +382,17 @@ def test_modules_run_on_other_cores(files: Path, tmp_path: Path, board: str) -> 
         assert device.models == ("own", "net")  # in flash it survives the emulator
 
 
-def test_a_trial_is_for_modules_that_are_not_confirmed(files: Path, project: Path) -> None:
+def test_a_trial_is_for_modules_that_are_not_confirmed(
+    files: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UsageError, match="can't be on trial like this") as refused:
         loading.load_module(files / "first.mtm", project, ram=True, trial=2)
     assert refused.value.details[-1].endswith("2, in RAM")
-    assert [loading.load_module(files / "first.mtm", project, trial=trial).trial for trial in (2, 0, 2)] == [2, 0, 0]
+    said = []
+    for trial in (["--trial", "2"], [], ["--trial", "2"], []):
+        assert invoke(["load", str(files / "first.mtm"), str(project), *trial]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        said.append(next((line for line in lines if "trial" in line), "").partition(":")[0])
+    assert said == ["on trial for 2 starts", "the trial has ended", "not on trial", ""]
+    assert invoke(["load", str(files / "first.mtm"), str(project), "--trial", "256"]) == 2
+    assert "expected at most 255" in capsys.readouterr().err

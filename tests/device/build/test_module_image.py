@@ -28,6 +28,7 @@ def test_code_stands_before_constants_and_imports_are_reported(board: str) -> No
     assert image.imports == ("memset",)
     constants = image.data[image.code_bytes :]
     assert constants.startswith(b"\1\0\0\0\3\0\0\0\5\0\0\0\7\0\0\0") and len(constants) in range(256, 272)
+    assert 0 < image.stack_bytes < 100
     assert image.entry == 0 and image.alignment >= 16 and image.code_bytes % 4 == 0
 
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import amount
 import pytest
@@ -231,6 +232,17 @@ def test_what_is_refused_leaves_what_was_there(client: Client, place: Place, fil
     assert added(client, 1) == 9
     assert loading.load(client, module(10, counter=2, padding=600), Place.FLASH) == 0
     assert added(client, 1) == 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"key_id": bytes(range(8))}, {"arena_bytes": 5000}, {"padding": 24000}, {"counter": 1}]
+)
+def test_a_module_that_is_refused_leaves_the_trial_as_it_is(client: Client, wrong: dict[str, Any]) -> None:
+    loading.load(client, module(9, counter=2), Place.FLASH)
+    loading.load(client, new := module(10, counter=2), Place.FLASH, trial=5)
+    with pytest.raises(DeviceError):
+        loading.load(client, module(5, **{"counter": 2, **wrong}), Place.FLASH)
+    assert (loading.load(client, new, Place.FLASH, trial=5), added(client, 1)) == (len(new), 10)
 
 
 def test_a_signature_by_another_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ class CallGraph:
 
         Args:
             name: the function.
-            pointers: what functions call through pointers, by their names.
+            pointers: what functions call through pointers, by their names; nothing: they leave the file.
         """
         try:
             if self._decode is None:
@@ -227,7 +227,7 @@ class CallGraph:
 
     def _pointed_by(self, caller: Function, pointers: _Pointers) -> list[int]:
         names = pointers.get(caller.name)
-        if not names:  # no function that a pointer may lead to does not prove that it leads nowhere
+        if names is None:
             raise _UnknownError(f"{caller.name} calls a function through a pointer")
         return [at for at, function in self._image.functions.items() if function[0] in names]  # statics share names
 

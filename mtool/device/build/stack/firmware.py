@@ -87,7 +87,8 @@ def served(elf: Path, model: Manifest, *, is_limited: bool = False) -> Served:
     graph = CallGraph(elf)
     names = [_RUN, _FEED] if any(tensor.stream is not None for tensor in model.inputs) else [_RUN]
     callers = {caller for point in model.entry_points for caller in graph.callers(point.name)}
-    pointers = {**_pointers(graph, model), **dict.fromkeys(names, sorted(callers))}
+    # No function that a pointer may lead to does not prove that it leads nowhere.
+    pointers = {**_pointers(graph, model), **dict.fromkeys(names if callers else (), sorted(callers))}
     bound = max((graph.bound(name, pointers) for name in names), key=_order)
     return Served(bound, _interrupt_bytes(graph, is_limited=is_limited, uses_fpu=model.uses_fpu))
 
