@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import prod
 
 from mtool.compiler.ir import Computation, DType, Expr, Graph, Node, TensorType
 from mtool.compiler.ir.expr import Reduction, acc, axis, first_of
-from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS, Text, literal
+from mtool.compiler.ir.scalar import FIXED16, FUNCTIONS, Text, largest, literal
 from mtool.compiler.kernels.code_price import price_of_code
 from mtool.compiler.kernels.expression_cost import FUNCTION_CALL, GUARDS
 from mtool.compiler.kernels.expressions import (
@@ -229,7 +229,7 @@ def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool
     how: Reduction = part.value
     dtype, (body,) = part.dtype, part.args
     op = {"multiply": "mul"}.get(how.kind, how.kind)
-    fits = how.kind == "add" and not joined and _magnitude(body) * prod(size for _, size in how.axes) < 2**31
+    fits = how.kind == "add" and not joined and largest(body) * prod(size for _, size in how.axes) < 2**31
     accumulate = Expr(op, dtype, value="index" if fits else None)  # "index": C's own addition, which can't overflow
 
     def changed(by: Text) -> str:
@@ -246,18 +246,6 @@ def _reduction(part: Expr, name: str, text: Callable[[Expr], Text], joined: bool
     parts = [body.with_axes({inner: axis(inner) + n}) for n in range(4)]
     fours = by_fours(inner, "0", size, lambda distances: [changed(text(parts[n])) for n in distances])
     return [begin, *loops(outer, fours)]
-
-
-def _magnitude(expr: Expr) -> float:
-    """Return a bound of the absolute values of a number made of small integers; infinity: none is known."""
-    if expr.op == "const" and expr.dtype.is_integer:
-        return abs(int(expr.value))
-    if expr.op == "load" and expr.dtype.is_integer and expr.dtype.size < 4:
-        return max(map(abs, expr.dtype.limits))
-    if expr.op not in ("cast", "add", "sub", "mul") or not expr.dtype.is_integer or expr.dtype.size < 4:
-        return inf
-    sizes = [_magnitude(arg) for arg in expr.args]
-    return prod(sizes) if expr.op == "mul" else sum(sizes)
 
 
 class HeliumLoop(LoopNest):
